@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -25,10 +26,6 @@ XMP_TAGS = tuple(
     re.compile(rb":" + name + rb"[=\"'>\s]{1,4}([-+]?[0-9.]+)[\"'<]", re.IGNORECASE)
     for name in (rb"GpsLatitude", rb"GpsLongt?itude", rb"AbsoluteAltitude")
 )
-# The ellipsoid of WGS 84: semi-major axis in metres, flattening, squared eccentricity.
-EQUATOR, FLATTENING = 6378137.0, 1 / 298.257223563
-ECCENTRICITY = FLATTENING * (2 - FLATTENING)
-UTM_SCALE, UTM_EAST, UTM_SOUTH = 0.9996, 500000.0, 10000000.0  # of UTM's central meridians
 
 
 @dataclass(frozen=True)
@@ -102,21 +99,23 @@ def _residuals(ours: np.ndarray, theirs: np.ndarray, rows: np.ndarray) -> np.nda
 
 
 def east_north_up(places: np.ndarray) -> np.ndarray:
-    """Metres [N, 3] from the median of latitudes and longitudes in degrees, altitudes in metres [N, 3]."""
-    away = places - places[0]
-    away[:, 1] = (away[:, 1] + 180.0) % 360.0 - 180.0
-    away -= np.median(away, axis=0)
-    sine = math.sin(math.radians(np.median(places[:, 0])))
-    bend = 1.0 - ECCENTRICITY * sine**2
-    north = EQUATOR * (1.0 - ECCENTRICITY) / bend**1.5  # metres per radian
-    east = EQUATOR / math.sqrt(bend) * math.sqrt(1.0 - sine**2)
-    return np.column_stack([east * np.radians(away[:, 1]), north * np.radians(away[:, 0]), away[:, 2]])
+    """Metres [N, 3] from the median place, of latitudes and longitudes in degrees, altitudes in metres [N, 3]."""
+    earth = _earth()
+    fixed = earth.ellipsoid_to_ecef(places)
+    return earth.ecef_to_enu(fixed, np.median(fixed, axis=0))
+
+
+def _earth() -> Any:
+    """pycolmap's transforms of positions on WGS 84."""
+    import pycolmap
+
+    return pycolmap.GPSTransform(pycolmap.GPSTransformEllipsoid.WGS84)
 
 
 def georeference(parsed: ParsedScene, found: Located) -> Reference:
     """The map grid of a scene: UTM on WGS 84, with the heights of the photographs."""
-    zone, is_south = int((found.places[0, 1] + 180.0) // 6.0) % 60 + 1, bool(found.places[0, 0] < 0.0)
-    theirs = np.column_stack([utm(found.places[:, :2], zone, is_south), found.places[:, 2]])
+    theirs, zone = _earth().ellipsoid_to_utm(found.places)
+    is_south = bool(found.places[0, 0] < 0.0)
     middle = theirs.mean(axis=0)
     ours = np.array([parsed.images[view].c2w[:3, 3] for view in found.views])
     turn, scale, shift = similarity(ours, theirs - middle)
@@ -131,28 +130,6 @@ def georeference(parsed: ParsedScene, found: Located) -> Reference:
         photographs=len(ours),
         left_out=found.left_out,
     )
-
-
-def utm(places: np.ndarray, zone: int, is_south: bool) -> np.ndarray:
-    """East and north [N, 2] in metres of latitudes and longitudes [N, 2] in degrees.
-
-    Kruger's series (Karney, Transverse Mercator with an accuracy of a few nanometers, J. Geodesy 85, 2011, eq. 7-12,
-    35), to the third order: below a millimetre within a zone.
-    """
-    n = FLATTENING / (2 - FLATTENING)
-    radius = EQUATOR / (1 + n) * (1 + n**2 / 4 + n**4 / 64)
-    series = n / 2 - 2 * n**2 / 3 + 5 * n**3 / 16, 13 * n**2 / 48 - 3 * n**3 / 5, 61 * n**3 / 240
-    sine = np.sin(np.radians(places[:, 0]))
-    away = np.radians((places[:, 1] - (6 * zone - 183) + 180.0) % 360.0 - 180.0)
-    root = math.sqrt(ECCENTRICITY)
-    tangent = np.sinh(np.arctanh(sine) - root * np.arctanh(root * sine))  # of the conformal latitude
-    north, east = np.arctan2(tangent, np.cos(away)), np.arcsinh(np.sin(away) / np.hypot(tangent, np.cos(away)))
-    grid = (east + 1j * north) + sum(
-        factor * (np.cos(2 * j * north) * np.sinh(2 * j * east) + 1j * np.sin(2 * j * north) * np.cosh(2 * j * east))
-        for j, factor in enumerate(series, 1)
-    )
-    grid = UTM_SCALE * radius * grid
-    return np.column_stack([UTM_EAST + grid.real, UTM_SOUTH * is_south + grid.imag])
 
 
 def read_gps(path: Path) -> tuple[float, float, float] | None:

@@ -23,6 +23,7 @@ from models.requests import UTM, WORLD
 
 pycolmap = pytest.importorskip("pycolmap")
 WGS84 = pycolmap.GPSTransform(pycolmap.GPSTransformEllipsoid.WGS84)
+REMARK = "the cameras are estimated without the focal length of EXIF"
 LENS = Lens(np.array([[400.0, 0, 239.5], [0, 400.0, 179.5], [0, 0, 1]]), size=(480, 360))
 METRES_NORTH, METRES_EAST = 111178.0, 75285.0  # of a degree at 47.5 degrees north
 HOME = np.array([47.5, 8.5, 420.0])
@@ -74,7 +75,7 @@ def stood(scene, sources):
     from data.prepare.frames import Frame
 
     frames = [Frame(name, path.name, 480, 360, None) for name, path in sources.items()]
-    return world_frame(turned(scene), Known(), frames, list(sources.values()), {})
+    return world_frame(turned(scene), Known(), frames, list(sources.values()), {"remarks": [REMARK]})
 
 
 def centers(scene):
@@ -102,6 +103,7 @@ def test_wrong_positions_are_left_out_by_name(tmp_path):
     places[[7, 19]], places[3, 2] = 0.0, 0.0
     found = stood(scene, photographs(tmp_path, places))
     (note,) = found.notes
+    assert found.frame.notes == (REMARK, note)
     assert note == "GPS positions that do not fit the cameras are left out: 0003.jpg, 0007.jpg and 0019.jpg"
     assert found.frame.reference.left_out == ("0003.jpg", "0007.jpg", "0019.jpg")
     assert np.ptp(centers(found)[:, 0]) == pytest.approx(100.0, rel=2e-3)

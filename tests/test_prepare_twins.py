@@ -200,5 +200,6 @@ def test_matches_are_separated_where_that_mends_the_cameras(names, torn, is_used
     found = reconstruct.map_images(tmp_path, frames)
     assert removed == [pair] and (found["doubt"] == "") == is_used
     note = next(note for note in found["notes"] if "alike" in note)
+    assert (note in found["remarks"]) == is_used
     assert note.startswith("different sides look alike" if is_used else "the cameras are doubtful: 2 pairs")
     assert is_used or "0.jpg and 1.jpg" in note

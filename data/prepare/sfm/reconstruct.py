@@ -42,6 +42,8 @@ NO_POINTS = (
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
     """Run the mappers; returns the largest model as described by `mapping.reconstruct`, with "notes".
 
+    "remarks" are those that belong to the scene, "doubt" is what `look_alike` says.
+
     Where its lenses do not fit, other ones are tried; where it has not all images, more features of the others; both if
     that is not out of time (`ends_at`). Raises UserError, with an explanation from the matches, if there is no model or
     it has too few of the images.
@@ -73,9 +75,14 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
             f"{matches.why_disconnected(sources, links)}; {HINT}, or use only one group"
         )
     doubt = look_alike([(called[one], called[other]) for one, other in found["torn"]])
-    notes = [*_mapper_notes(found, called), *notes, *([doubt] if doubt else [])]
-    notes += _notes(models, called, missing, matches.components(sources, links))
-    return {**largest, "notes": notes, "doubt": doubt}
+    if found["centres"] is not None:
+        notes.append(
+            "the centres of cropped photographs are estimated, with one focal length for all: reprojection error "
+            f"{found['models'][0]['error']:.2f} px instead of {found['centres']:.2f} px"
+        )
+    others = [doubt] if doubt else []
+    others += _notes(models, called, missing, matches.components(sources, links))
+    return {**largest, "notes": [*_mapper_notes(found, called), *notes, *others], "remarks": notes, "doubt": doubt}
 
 
 def _is_usable(found: Mapping[str, Any]) -> bool:
@@ -191,11 +198,6 @@ def _mapper_notes(found: Mapping[str, Any], called: Mapping[str, str]) -> list[s
     if len(found["tried"]) > 1:
         sizes = ", ".join(f"{name} {count}" for name, count in found["tried"].items())
         notes.append(f"photographs with cameras by mapper: {sizes}; the {found['mapper']} one is used")
-    if found["centres"] is not None:
-        notes.append(
-            "the centres of cropped photographs are estimated, with one focal length for all: reprojection error "
-            f"{found['models'][0]['error']:.2f} px instead of {found['centres']:.2f} px"
-        )
     if found["doubtful"]:
         named = listed([called[name] for name in found["doubtful"]])
         notes.append(f"cameras that do not agree with the matches are left out: {named}")

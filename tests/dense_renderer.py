@@ -24,7 +24,8 @@ from models.fields.state import export_state, import_state
 from models.machine.backend import jt
 from models.ops.upsample import rounds
 from models.ops.volrend import annealed_cos, dense_offsets, interval_cdfs, ray_weights
-from models.rendering.losses import LOSSES, Rendered
+from models.rendering.losses import LOSSES
+from models.rendering.protocol import Rendered
 from models.rendering.render import render_passes, render_surface
 from models.structs import Objective, RenderOutput, Var
 from models.training.gradient import losses_of

@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from models.machine.backend import jt
 from models.structs import FieldOutput, RadianceOutput, Var
 
 # The eikonal loss keeps the norm of the SDF gradient near 1; between two points it is assumed not to exceed this.
@@ -68,7 +67,7 @@ class RadianceField(Protocol):
     """Density and colour, of one network or several."""
 
     @property
-    def networks(self) -> dict[str, jt.nn.Module]:
+    def networks(self) -> dict[str, Any]:
         """The trained networks, by their names in checkpoints."""
 
     def density(self, points: Var) -> Var:
@@ -92,6 +91,6 @@ class RadianceFields:
     coarse: RadianceField | None = None
 
     @property
-    def networks(self) -> dict[str, jt.nn.Module]:
+    def networks(self) -> dict[str, Any]:
         """The networks by their names in checkpoints."""
         return self.fine.networks | ({} if self.coarse is None else self.coarse.networks)

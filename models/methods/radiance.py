@@ -13,8 +13,7 @@ from models.machine.backend import jt
 from models.methods.fast.conf import FAST_NERF
 from models.methods.protocol import LevelSet
 from models.methods.volume import VolumeModel
-from models.rendering.losses import OfRays
-from models.rendering.protocol import RayBatch
+from models.rendering.protocol import OfRays, RayBatch
 from models.rendering.render import radiance_loss, render_radiance
 from models.rendering.terms import masked_mean, masked_psnr, masked_target
 from models.rendering.views import packed_view

@@ -23,8 +23,8 @@ from models.methods.volume import VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs, packed_weights
 from models.plan import TrainingPlan
 from models.rendering.conf import PatchesConfig, PhotographsConfig
-from models.rendering.losses import OfSurface
 from models.rendering.patches import MOST_COMPARED, PatchComparison
+from models.rendering.protocol import OfSurface
 from models.rendering.render import render_surface, surface_alpha, surface_loss
 from models.rendering.terms import masked_mean, masked_psnr
 from models.rendering.views import packed_view

@@ -17,11 +17,11 @@ from models.machine.backend import jt
 from models.methods.protocol import Model
 from models.plan import TrainingPlan
 from models.rendering.conf import EXPOSURE, PhotographsConfig
-from models.rendering.loss_table import weights_of
+from models.rendering.loss_table import terms_of, weights_of
 from models.rendering.losses import LOSSES
-from models.rendering.protocol import Output, RayBatch
+from models.rendering.protocol import OfRays, Output, RayBatch
 from models.rendering.terms import binary_mask
-from models.structs import Noise, Var
+from models.structs import Noise, Term, Var
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
@@ -43,6 +43,7 @@ class VolumeModel(Model):
     ) -> None:
         """`fields`: a SurfaceFields or RadianceFields."""
         self.fields, self.estimator, self.train, self.plan = fields, estimator, train, plan
+        self.seed = train.seed
         self.exposure = Exposure() if plan.exposure.value else None
         self._photographs = photographs
         self.weights = weights_of(LOSSES, (self.type,), train, plan)
@@ -106,6 +107,10 @@ class VolumeModel(Model):
         mask = batch.mask if self.plan.uses_masks else None
         counts = binary_mask(None if mask is None else jt.array(mask), len(batch))
         return jt.array(batch.rgb), counts, None if mask is None else counts
+
+    def terms(self, rendered: OfRays) -> dict[str, Term]:
+        """The losses with a weight at this step, by name."""
+        return terms_of(LOSSES, self.weights, rendered, rendered.step, self.train)
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The buffers of the estimator."""

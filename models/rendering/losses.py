@@ -6,9 +6,6 @@ evaluate the fields at further points (`rendered.method.fields`). R rays, S samp
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
-
 import numpy as np
 
 from models.config.blocks import TrainConfig
@@ -17,35 +14,9 @@ from models.ops.elementwise import SMALLEST_SQUARE, magnitude
 from models.plan import Decision, TrainingPlan
 from models.rendering.loss_table import BESIDE, EXPOSURE, MASKS, POINTS, Loss
 from models.rendering.patches import surface_of
-from models.rendering.protocol import Method, Output, PackedMethod, PackedRays, RayBatch, SurfaceMethod
+from models.rendering.protocol import OfPacked, OfRays, OfSurface
 from models.rendering.terms import COUNT_EPS, color_term, eikonal_term, mask_term, squared_term
-from models.structs import RenderOutput, SurfaceOutput, Term, Var
-
-OfBatch = TypeVar("OfBatch", bound=RayBatch)
-OfMethod = TypeVar("OfMethod", bound=Method)
-
-
-@dataclass(frozen=True)
-class Rendered(Generic[Output, OfBatch, OfMethod]):
-    """A batch, its rendering and its targets."""
-
-    rendering: Output
-    batch: OfBatch
-    target: Var  # [R, 3], colours
-    counts: Var  # [R, 1], 1 if the colour of a ray counts, else 0
-    mask: Var | None  # [R, 1], target opacity of a ray; None if unknown
-    method: OfMethod
-    step: int  # finished training steps
-
-    def generator(self) -> np.random.Generator:
-        """Random numbers for a loss: the same for all chunks and processes of a step, and in a resumed training."""
-        return np.random.default_rng((self.method.train.seed, self.step))
-
-
-# What a loss needs: any method, one with a signed distance, or one with packed samples.
-OfRays = Rendered[RenderOutput, RayBatch, Method]
-OfSurface = Rendered[SurfaceOutput, RayBatch, SurfaceMethod]
-OfPacked = Rendered[SurfaceOutput, PackedRays, PackedMethod]
+from models.structs import Term
 
 
 def color(rendered: OfRays) -> Term:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from models.config.blocks import TrainConfig
-from models.fields.photographs import Exposure
 from models.fields.protocol import RadianceFields, SurfaceFields
-from models.plan import Decision
-from models.rendering.patches import PatchComparison
-from models.structs import Array, RenderOutput, Var
+from models.structs import Array, RenderOutput, SurfaceOutput, Term, Var
 
 Output = TypeVar("Output", bound=RenderOutput)
 
@@ -45,13 +40,19 @@ class PackedRays(RayBatch, Protocol):
         """Whether each sample is an SfM point, float32 [S, 1]."""
 
 
+class Exposure(Protocol):
+    """A learned exposure of images; see `models.fields.photographs.Exposure`."""
+
+    def changes(self) -> Var:
+        """The differences from the identity."""
+
+
 class Method(Protocol):
     """A method that renders rays: a `models.methods.volume.VolumeModel`."""
 
-    weights: Mapping[str, Decision]  # of the losses that the plan uses, by name
     estimator: Any
-    train: TrainConfig
     exposure: Exposure | None
+    seed: int  # of the random numbers of losses
 
     @property
     def behind(self) -> np.ndarray | None:
@@ -62,6 +63,9 @@ class Method(Protocol):
 
     def exposed(self, rendering: Output, batch: RayBatch) -> Output:
         """Colours with the exposure of their images."""
+
+    def terms(self, rendered: Any) -> dict[str, Term]:
+        """The losses of a `Rendered` that have a weight at its step, by name."""
 
     def scalar_inputs(self, rendered: Any) -> dict[str, Var]:
         """What the scalars of a step need of a `Rendered`, by name."""
@@ -74,6 +78,13 @@ class SurfaceMethod(Method, Protocol):
 
     def cos_anneal_ratio(self, step: int) -> float:
         """See `ops.volrend.annealed_cos`."""
+
+
+class PatchComparison(Protocol):
+    """Images whose patches are compared; see `models.rendering.patches.PatchComparison`."""
+
+    def costs(self, rendering: SurfaceOutput, view: Array, step: float, every: int) -> tuple[Var, Var]:
+        """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each."""
 
 
 class PackedMethod(SurfaceMethod, Protocol):
@@ -89,3 +100,30 @@ class RadianceMethod(Method, Protocol):
     """A method with a density."""
 
     fields: RadianceFields
+
+
+OfBatch = TypeVar("OfBatch", bound=RayBatch)
+OfMethod = TypeVar("OfMethod", bound=Method)
+
+
+@dataclass(frozen=True)
+class Rendered(Generic[Output, OfBatch, OfMethod]):
+    """A batch, its rendering and its targets: the input of a loss."""
+
+    rendering: Output
+    batch: OfBatch
+    target: Var  # [R, 3], colours
+    counts: Var  # [R, 1], 1 if the colour of a ray counts, else 0
+    mask: Var | None  # [R, 1], target opacity of a ray; None if unknown
+    method: OfMethod
+    step: int  # finished training steps
+
+    def generator(self) -> np.random.Generator:
+        """Random numbers for a loss: the same for all chunks and processes of a step, and in a resumed training."""
+        return np.random.default_rng((self.method.seed, self.step))
+
+
+# What a loss needs: any method, one with a signed distance, or one with packed samples.
+OfRays = Rendered[RenderOutput, RayBatch, Method]
+OfSurface = Rendered[SurfaceOutput, RayBatch, SurfaceMethod]
+OfPacked = Rendered[SurfaceOutput, PackedRays, PackedMethod]

@@ -15,9 +15,7 @@ import numpy as np
 from data.rays import Rays
 from models.fields.protocol import ColorField
 from models.ops.volrend import alpha_from_density, over_background, packed_sum, ray_weights, section_alpha
-from models.rendering.loss_table import terms_of
-from models.rendering.losses import LOSSES, Rendered
-from models.rendering.protocol import Method, RadianceMethod, RayBatch, SurfaceMethod
+from models.rendering.protocol import Method, RadianceMethod, RayBatch, Rendered, SurfaceMethod
 from models.structs import (
     FieldOutput,
     Noise,
@@ -112,5 +110,4 @@ def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, step: in
     target, counts, mask = method.targets(batch)
     counts = counts * rendering.has_any
     rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, step)
-    terms = terms_of(LOSSES, method.weights, rendered, step, method.train)
-    return Objective(terms, method.scalar_inputs(rendered))
+    return Objective(method.terms(rendered), method.scalar_inputs(rendered))

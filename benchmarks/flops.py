@@ -16,7 +16,7 @@ computes again to save memory. Per point, with M the multiply-adds of all layers
 from __future__ import annotations
 
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
-from models.methods.neus.conf import NeuSConfig
+from models.methods.confs import NeuSConfig
 
 OPERATIONS_PER_MULTIPLY_ADD = 2
 POINT_WIDTH = 3

@@ -299,6 +299,9 @@ NETWORK_MEANINGS = {
         "SDF 的配置块；default：sdf_network（neus）、sdf_grid（fast_neus）"
     ),
     "block of the colour field; default: rendering_network": "颜色场的配置块；default：rendering_network",
+    "block of the sampling, for model.type = neus; default: neus_renderer": (
+        "采样的配置块，用于 model.type = neus；default：neus_renderer"
+    ),
     "block of the radiance field; default: nerf (nerf), density_grid (fast_nerf)": (
         "辐射场的配置块；default：nerf（nerf）、density_grid（fast_nerf）"
     ),

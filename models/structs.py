@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
+
+from data.rays import Rays
 
 if TYPE_CHECKING:
     from jittor import Var
@@ -14,11 +16,36 @@ else:
     Var = object
 
 
-Array = np.ndarray | Var
+Array: TypeAlias = "np.ndarray | Var"
 Noise = Mapping[str, np.ndarray]  # the jitter of a batch by name, each with a row per entry of the batch
 OF_THE_BATCH = {"inv_s"}  # names of outputs without a row per ray, which are equal for all chunks
 MASK_THRESHOLD = 0.5  # mask value above which a pixel shows the object
 TAGS = {"color_mse": "color", "coarse_mse": "coarse"}  # names of losses in TensorBoard tags, if they differ
+
+
+@dataclass(frozen=True, match_args=False)  # frozen: its members may be read-only
+class RayBatch(Protocol):
+    """The pixels of R rays."""
+
+    rays: Rays
+    rgb: Array  # [R, 3] in [0, 1]
+    mask: Array | None  # [R, 1] in [0, 1]; None for a scene without masks
+    view: Array  # [R], index of the image
+
+    def __len__(self) -> int:
+        """The number of rays R."""
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """R rays, and what an estimator may use to choose their samples."""
+
+    rays: Rays
+    batch: RayBatch | None = None  # the batch of these rays; None for those of an image
+    noise: Noise | None = None  # of the estimator's `draw_noise`; None for samples without jitter
+    distance: Callable[[Var], Var] | None = None  # points [P, 3] -> signed distances [P, 1], not differentiated
+    coarse: Callable[[RaySamples], RenderOutput] | None = None  # renders samples with the coarse radiance field
+    precomputed: Var | None = None  # of the estimator's `precompute`; None to compute it now
 
 
 @dataclass(frozen=True)
@@ -37,6 +64,7 @@ class RaySamples:
     in_sphere: Var | None = None  # [S, 1], 1 in the unit sphere, else 0; None if all are inside
     near_sphere: Var | None = None  # [S, 1], 1 if the eikonal loss applies; None if it applies to all
     background: BackgroundSamples | None = None
+    coarse: RenderOutput | None = None  # the coarse pass by which they were chosen (NeRF)
 
 
 class BackgroundSamples(Protocol):
@@ -77,7 +105,6 @@ class RenderOutput:
     weights: Var  # [T, 1], of all samples
     samples: RaySamples  # samples of the region
     offsets: Var  # int32 [R + 1], of `weights`
-    coarse: RenderOutput | None = field(default=None, kw_only=True)  # the coarse pass of NeRF
 
     @property
     def has_any(self) -> Var | float:

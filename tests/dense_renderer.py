@@ -115,8 +115,8 @@ class TwoPassImage:
 
     rgb = property(lambda self: self.rendering.rgb)
     opacity = property(lambda self: self.rendering.opacity)
-    coarse_rgb = property(lambda self: self.rendering.coarse.rgb)
-    coarse_opacity = property(lambda self: self.rendering.coarse.opacity)
+    coarse_rgb = property(lambda self: self.rendering.samples.coarse.rgb)
+    coarse_opacity = property(lambda self: self.rendering.samples.coarse.opacity)
     weights = property(lambda self: self.rendering.weights.reshape((self.rgb.shape[0], -1)))
     depths = property(lambda self: self.rendering.samples.distances.reshape((self.rgb.shape[0], -1)))
 

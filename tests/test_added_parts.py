@@ -1,4 +1,4 @@
-"""What can be added from outside: a surface field."""
+"""What can be added from outside: a surface field, an estimator."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 import trimesh
-from runs import SHORT, contents, run, saved
-from trainings import stopped_after
+from runs import ROOT, SHORT, contents, run, saved
+from test_fast_background import OPEN
+from test_fast_neus import SHORT as FAST
+from trainings import stopped_after, trainer_of
 
 from models.config.strict import ConfigError, limits
+from models.estimators.base import Estimator, upload
 from models.fields.registry import SURFACES, FieldKind
 from models.machine.backend import jt
-from models.structs import FieldOutput, Var
+from models.methods.conf import load_config
+from models.methods.confs import ESTIMATORS
+from models.ops.volrend import dense_offsets, points_along
+from models.structs import FieldOutput, RaySamples, SampleRequest, Var
 
 
 @dataclass(frozen=True)
@@ -39,6 +45,8 @@ class SphereConfig:
 class Sphere(jt.nn.Module):
     """A sphere with a learned centre and radius, and one feature for all of it; a `DistanceField`."""
 
+    active = levels = 0
+
     def __init__(self, block: SphereConfig, generator: np.random.Generator) -> None:
         super().__init__()
         self.centre = jt.array(generator.uniform(-0.1, 0.1, 3).astype(np.float32))
@@ -48,6 +56,17 @@ class Sphere(jt.nn.Module):
     def at_weights(self):
         return self
 
+    def activate(self, first, progress):
+        pass
+
+    def begin_with_sphere(self, radius, is_inverted=False):
+        self.radius.update(jt.array(np.float32([radius])))
+        self.radius.start_grad()
+
+    def begin_with(self, draw, levels):
+        distances = [(self(jt.array(points)).numpy() - expected).mean() for points, expected in [draw()]]
+        self.begin_with_sphere(self.radius.item() + distances[0])
+
     def distance(self, points: Var) -> Var:
         return self.evaluate(points).sdf
 
@@ -56,6 +75,9 @@ class Sphere(jt.nn.Module):
         away = (offset.sqr().sum(dim=1, keepdims=True) + 1e-12).sqrt()
         feature = self.shade.reshape((1, -1)).broadcast((points.shape[0], self.shade.shape[0]))
         return FieldOutput(away - self.radius, feature, offset / away)
+
+    def execute(self, points: Var) -> Var:
+        return self.evaluate(points).sdf
 
 
 TOY = ("model.surface=toy", "model.toy.radius=0.4", "model.rendering_network.d_feature=4")
@@ -77,3 +99,57 @@ def test_a_surface_of_another_kind_trains_within_neus_and_resumes(monkeypatch, t
     extent = (mesh.vertices.max(axis=0) - mesh.vertices.min(axis=0)) / 2
     unit = np.linalg.norm(np.array(saved(trained, 6).state["scene_to_world"])[:3, 0])
     assert np.allclose(extent / unit, last["radius"], atol=0.02)
+
+
+@dataclass(frozen=True)
+class UniformConfig:
+    """The block `model.uniform`."""
+
+    n_samples: int = limits(64, at_least=1)
+
+
+class UniformEstimator(Estimator):
+    """Intervals of equal length between near and far, shifted together."""
+
+    def __init__(self, conf: UniformConfig) -> None:
+        self.conf = conf
+
+    def draw_noise(self, entries, generator):
+        return {"shift": generator.random((entries, 1), dtype=np.float32)}
+
+    def sample(self, request: SampleRequest) -> RaySamples:
+        rays, count = upload(request.rays), self.conf.n_samples
+        shift = 0.5 if request.noise is None else jt.array(request.noise["shift"])
+        delta = (rays.far - rays.near) / count  # [R, 1]
+        depths = rays.near + (jt.array(np.arange(count, dtype=np.float32)[None]) + shift) * delta  # [R, N]
+        positions = points_along(rays.origins, rays.directions, depths).reshape((-1, 3))
+        shape = (len(request.rays), count, 3)
+        directions = rays.directions.unsqueeze(1).broadcast(shape).reshape((-1, 3))
+        deltas = delta.broadcast(depths.shape).reshape((-1, 1))
+        return RaySamples(
+            *(value.stop_grad() for value in (positions, directions, deltas)),
+            dense_offsets(len(request.rays), count),
+            depths.reshape((-1, 1)).stop_grad(),
+            per_ray=count,
+        )
+
+
+@pytest.mark.slow
+def test_an_estimator_of_another_kind_trains_within_neus_and_is_shown(monkeypatch, tmp_path):
+    build = FieldKind(UniformConfig, lambda conf, generator: UniformEstimator(conf.block("uniform")))
+    monkeypatch.setitem(ESTIMATORS, "uniform", build)
+    settings = (*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=0", "model.estimator=uniform")
+    assert run(tmp_path / "trained", settings=(*settings, "model.uniform.n_samples=24")) == 0
+    assert (tmp_path / "trained/validations_fine/00000006_0_0.png").is_file()
+    folder = stopped_after(3, tmp_path / "trained", tmp_path / "resumed")
+    assert run(folder, "--is_continue", settings=(*settings, "model.uniform.n_samples=24")) == 0
+    assert contents(saved(folder, 6)) == contents(saved(tmp_path / "trained", 6))
+
+
+@pytest.mark.slow
+def test_a_surface_of_another_kind_begins_as_fast_neus_wants(monkeypatch):
+    """With the radius of the plan."""
+    monkeypatch.setitem(SURFACES, "toy", FieldKind(SphereConfig, Sphere))
+    settings = (*OPEN, *FAST, "model.surface=toy", "model.toy.channels=7")
+    model = trainer_of(load_config(ROOT / "confs/fast.conf", "demo", settings)).model
+    assert model.fields.sdf.radius.item() == pytest.approx(0.3)

@@ -23,7 +23,7 @@ import multiprocessing, os, signal, ssl, subprocess, sys
 before = sys.excepthook, sys.exit, sys.getrecursionlimit()
 import models.config, models.machine.backend, models.structs
 assert "jittor" not in sys.modules
-import models.fields.sdf, models.methods.neus.model, models.rendering.losses
+import models.fields.sdf, models.methods.neus, models.rendering.losses
 environment = dict(os.environ)
 from models.machine.backend import jt
 assert signal.getsignal(signal.SIGINT) is signal.default_int_handler, "SIGINT"

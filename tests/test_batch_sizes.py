@@ -7,27 +7,29 @@ import pytest
 from test_fast_background import trained
 
 from data.errors import UserError
-from models.estimators.sampler import ROUNDED_TO, counts_of, per_ray
+from models.estimators.budget import ROUNDED_TO, SampleBudget, counts_of, per_ray
+from models.estimators.packed import PackedEstimator
 
 pytestmark = pytest.mark.slow
 LIMITED = ("model.packed.samples=8192", "model.open.samples=512", "train.ray_chunk=8192")
 
 
-def settled(sampler):
+def settled(trainer):
     """A batch whose estimates are those of a batch of the same kind, with its sizes and counts."""
-    estimated, sizes = sampler._sizes, []
+    budget, sizes = trainer.model.estimator.budget, []
+    estimated = budget.next_sizes
     with pytest.MonkeyPatch.context() as recording:
-        recording.setattr(sampler, "_sizes", lambda free: sizes.append(estimated(free)) or sizes[-1])
+        recording.setattr(budget, "next_sizes", lambda *given: sizes.append(estimated(*given)) or sizes[-1])
         for _ in range(4):
-            batch = sampler.next()
-    return batch, sizes[-1][1], SimpleNamespace(**counts_of(sampler._counted[-1]))
+            batch = trainer.sampler.next()
+    return batch, sizes[-1][1], SimpleNamespace(**counts_of(budget.counts[-1]))
 
 
 @pytest.mark.parametrize("share", [0.0, 0.25])
-def test_rays_that_the_background_limits_leave_no_samples_unused(share):
+def test_rays_that_the_background_limits_leave_no_samples_unused(share, monkeypatch):
     trainer = trained(*LIMITED, steps=0)
-    trainer.model.estimator.region.random_share = share
-    batch, (samples, walked, budget, asked, far), counts = settled(trainer.sampler)
+    monkeypatch.setattr(PackedEstimator, "random_share", share)
+    batch, (samples, walked, budget, asked, far), counts = settled(trainer)
     assert counts.rays > 0.9 * len(batch) and 0.7 * 512 < counts.far <= far == 512
     for count, size in ((counts.near, budget), (counts.walked, walked), (counts.asked, asked)):
         assert count <= size <= 1.3 * count + ROUNDED_TO
@@ -36,31 +38,30 @@ def test_rays_that_the_background_limits_leave_no_samples_unused(share):
 
 def test_rays_that_the_region_limits_leave_no_samples_unused():
     trainer = trained("model.packed.samples=1024", "model.open.samples=65536", steps=0)
-    _, sizes, counts = settled(trainer.sampler)
-    assert sizes.samples == 1024 and 0.7 * sizes.near < counts.near
-    assert counts.far <= sizes.far <= 1.3 * counts.far + ROUNDED_TO < 65536
+    _, sizes, counts = settled(trainer)
+    assert sizes.samples == 1024 and 0.7 * sizes.visible < counts.near
+    assert counts.far <= sizes.far_visible <= 1.3 * counts.far + ROUNDED_TO < 65536
 
 
 @pytest.mark.parametrize("settings", [LIMITED, ("model.packed.samples=1024",)], ids=["background", "region"])
 def test_wrong_estimates_are_corrected(settings):
-    sampler = trained(*settings, steps=0).sampler
-    expected = settled(sampler)[2]
+    trainer = trained(*settings, steps=0)
+    expected, budget = settled(trainer)[2], trainer.model.estimator.budget
     for guess in (1e-6, 1e4):
-        sampler._per_ray = dict.fromkeys(("near", "walked", "far", "asked"), guess) | {"hits": 1.0}
-        found = [sampler.next() and counts_of(sampler._counted[-1])["rays"] for _ in range(24)]
+        budget.per_ray = dict.fromkeys(("near", "walked", "far", "asked"), guess) | {"hits": 1.0}
+        found = [trainer.sampler.next() and counts_of(budget.counts[-1])["rays"] for _ in range(24)]
         assert np.median(found[-4:]) == pytest.approx(expected.rays, rel=0.25)
 
 
 def test_there_is_room_for_what_the_rays_are_expected_to_traverse():
-    sampler = trained("model.packed.samples=8192", "model.open.samples=8192", steps=0).sampler
-    sampler._per_ray = {"near": 0.9, "walked": 20.0, "far": 20.0, "asked": 30.0, "hits": 1.0}
-    rays, sizes = sampler._sizes(0)
-    assert sizes.walked >= 20 * rays and sizes.near < 1024
-    trainer = trained("model.packed.samples=8192", "model.open.samples=64", steps=0)
-    trainer.model.estimator.region.step_size = 0.002
-    trainer.sampler._per_ray = {"near": 0.1, "walked": 0.1, "far": 20.0, "asked": 20.0, "hits": 1.0}
-    _, sizes = trainer.sampler._sizes(0)
-    assert min(sizes.walked, sizes.near) > 1000  # few rays, and one along 2 radii
+    budget = SampleBudget(8192, 8192, has_hidden=True, when_blind=list)
+    budget.per_ray = {"near": 0.9, "walked": 20.0, "far": 20.0, "asked": 30.0, "hits": 1.0}
+    rays, sizes = budget.next_sizes(512, 0, 0.08)
+    assert sizes.traversed >= 20 * rays and sizes.visible < 1024
+    budget = SampleBudget(8192, 64, has_hidden=True, when_blind=list)
+    budget.per_ray = {"near": 0.1, "walked": 0.1, "far": 20.0, "asked": 20.0, "hits": 1.0}
+    _, sizes = budget.next_sizes(512, 0, 0.002)
+    assert min(sizes.traversed, sizes.visible) > 1000  # few rays, and one along 2 radii
 
 
 def test_counts_become_means_per_ray():

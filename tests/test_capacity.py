@@ -18,7 +18,7 @@ from models.machine import jittor_import
 from models.machine.cuda import home as cuda_home
 from models.machine.device import Choice
 from models.methods import capacity
-from models.methods.nerf.conf import NeRFConfig
+from models.methods.confs import NeRFConfig
 from models.methods.registry import build_model
 from models.ops.source import CSRC, CUDA
 

@@ -36,9 +36,9 @@ def sphere_with_a_cavity(channel):
 )
 def test_a_cavity_that_nothing_leads_to_is_no_surface(model, monkeypatch, channel, camera, is_filled):
     field = sphere_with_a_cavity(channel)
-    monkeypatch.setattr(model.estimator.surface, "distances", field)
-    monkeypatch.setattr(model.estimator.region.grid, "cameras", np.array([camera]))
-    monkeypatch.setattr(model.estimator.region.grid, "cells", model.estimator.region.grid.hull.astype(np.uint8))
+    monkeypatch.setattr(model.estimator, "distances", field)
+    monkeypatch.setattr(model.estimator.grid, "cameras", np.array([camera]))
+    monkeypatch.setattr(model.estimator.grid, "cells", model.estimator.grid.hull.astype(np.uint8))
     points = np.random.default_rng(0).uniform(-0.6, 0.6, (4000, 3)).astype(np.float32)
     points = points[np.linalg.norm(points, axis=1) < 0.6]
     found, given = model.level_set.outward(points)[:, 0], field(points)[:, 0]
@@ -62,13 +62,13 @@ def test_pruning_evaluates_few_cells_and_finds_those_near_the_surface(model, mon
         asked.append(len(points))
         return np.float32(steepness) * field(points)
 
-    monkeypatch.setattr(estimator.surface, "distances", steep)
-    monkeypatch.setattr(estimator.region, "grid", OccupancyGrid(squared_radii(64) < 1))
-    centres = estimator.region.grid.centres()
+    monkeypatch.setattr(estimator, "distances", steep)
+    monkeypatch.setattr(estimator, "grid", OccupancyGrid(squared_radii(64) < 1))
+    centres = estimator.grid.centres()
     expected = steepness * field(centres)[:, 0]
     for reach in (0.03, 0.1, 10.0):
         asked.clear()
-        found = estimator.surface.hull_distances(reach)
+        found = estimator.hull_distances(reach)
         is_near = np.abs(expected) <= reach
         np.testing.assert_allclose(found[is_near], expected[is_near], atol=1e-6)
         np.testing.assert_array_equal(found < 0, expected < 0)

@@ -41,15 +41,15 @@ def begun(scene, *settings):
 
 def test_the_surface_begins_where_the_depth_maps_show_it(scene):
     trainer, start = begun(scene)
-    estimator, fused = trainer.model.estimator, trainer.model.estimator.region.points
+    estimator, fused = trainer.model.estimator, trainer.model.estimator.points
     assert start.value == "depth maps" and start.reason.endswith("of the pixels of the photographs have a depth")
     assert np.median(np.abs(np.linalg.norm(fused, axis=1) - RADIUS)) < 0.01
-    assert np.median(np.abs(estimator.surface.distances(fused))) < 0.02
-    inner = estimator.surface.distances((0.5 * fused).astype(np.float32))
-    outer = estimator.surface.distances((1.4 * fused).astype(np.float32))
+    assert np.median(np.abs(estimator.distances(fused))) < 0.02
+    inner = estimator.distances((0.5 * fused).astype(np.float32))
+    outer = estimator.distances((1.4 * fused).astype(np.float32))
     assert (inner < 0).mean() > 0.9 and (outer > 0).mean() > 0.9
     assert trainer.model.sharpness() == pytest.approx(60, rel=1e-3)
-    assert estimator.region.first_pruning == pytest.approx(0.05 * 8)
+    assert estimator.first_pruning == pytest.approx(0.05 * 8)
 
 
 def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
@@ -61,7 +61,7 @@ def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
         anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
         radii.append(np.median(np.linalg.norm(anchors, axis=1)))
     np.testing.assert_allclose(radii, [RADIUS, RADIUS, 0.5, 0.5], atol=0.01)
-    without_loss = begun(scene, "train.points_weight=0")[0].model.estimator.region
+    without_loss = begun(scene, "train.points_weight=0")[0].model.estimator
     assert without_loss.points is None and without_loss.plan.start.value == "depth maps"
 
 
@@ -76,7 +76,7 @@ def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):
     plain = tuple(np.full_like(image, 90) for image in scene.images)  # without texture
     trainer, start = begun(replace(scene, images=plain))
     assert (start.value, start.reason) == ("sphere", "too few pixels have a depth")
-    assert trainer.model.estimator.region.first_pruning == pytest.approx(0.2 * 8)
+    assert trainer.model.estimator.first_pruning == pytest.approx(0.2 * 8)
 
 
 @pytest.fixture(scope="module")

@@ -35,7 +35,8 @@ def made(request):
 def on_device(trainer):
     """The trainer with what a GPU would have: photographs on the device, and counts that are read later."""
     sampler = trainer.sampler
-    sampler._pixels, sampler._uncounted = DevicePixels(sampler._scene, sampler._windows), 1
+    sampler.pixels = DevicePixels(sampler._scene, sampler.pixels._windows)
+    trainer.model.estimator.budget.uncounted = 1
     return trainer
 
 

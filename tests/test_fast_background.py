@@ -20,8 +20,8 @@ from data.prepare.load import load_scene
 from data.rays import Rays
 from models.config.strict import ConfigError
 from models.estimators.background import MergedBackground
+from models.estimators.budget import FIRST, MOST_EMPTY, counts_of, per_ray
 from models.estimators.conf import OpenConfig
-from models.estimators.sampler import FIRST, MOST_EMPTY, counts_of, per_ray
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import REFERENCE, use
@@ -210,9 +210,9 @@ def test_a_plain_backdrop_is_there_from_the_start(plain):
 
 def test_where_no_ray_sees_anything_the_scene_is_told_of():
     trainer = trained()
-    hull = np.zeros_like(trainer.model.estimator.region.grid.hull)
+    hull = np.zeros_like(trainer.model.estimator.grid.hull)
     hull[0, 0, 0] = True  # a corner of the cube, beyond the sphere to which rays are cut
-    trainer.model.estimator.region.grid.enclose(hull)
+    trainer.model.estimator.grid.enclose(hull)
     beyond = trainer.model.estimator.background.grid
     beyond.set(np.zeros_like(beyond.cells))
     with pytest.raises(UserError, match="no photograph sees the region where the object may be"):
@@ -226,18 +226,19 @@ def test_where_no_ray_sees_anything_the_scene_is_told_of():
 def late(made=trained_with_masks, steps=0):
     """A trainer whose sampler is one batch late, as on a GPU."""
     trainer = made(steps=0)
-    trainer.sampler._uncounted = 1
+    trainer.model.estimator.budget.uncounted = 1
     for _ in range(steps):
         trainer.step()
     return trainer
 
 
 def test_a_batch_is_sized_by_the_counts_of_the_batch_before_the_last_one():
-    sampler, counts, estimates = late().sampler, [], []
+    trainer, counts, estimates = late(), [], []
+    budget = trainer.model.estimator.budget
     for _ in range(5):
-        sampler.next()
-        estimates.append(sampler._per_ray)
-        counts.append(counts_of(sampler._counted[-1]))
+        trainer.sampler.next()
+        estimates.append(budget.per_ray)
+        counts.append(counts_of(budget.counts[-1]))
     assert estimates == [FIRST, FIRST, *(per_ray(each, {}) for each in counts[:3])]
 
 

@@ -100,7 +100,7 @@ def test_what_light_does_not_reach_changes_neither_loss_nor_gradient():
     sifted = sampler.next()
     used = on_host(sifted).offsets[-1]
     sampler.restore(state)
-    sampler._visible = None
+    model.estimator.budget._has_hidden, model.estimator.visible = False, lambda traversed, *_: (traversed, None, None)
     whole = sampler.next()
     assert len(whole) == len(sifted) and used < 0.8 * on_host(whole).offsets[-1]
     found = []
@@ -146,16 +146,16 @@ def test_pixels_off_the_object_are_held_to_the_background():
 @pytest.mark.slow
 def test_a_cell_is_empty_after_some_looks_and_comes_back_after_one():
     model, _, _ = model_of("model.density_grid.density=1e-3")
-    hull, occupied = model.estimator.region.grid.hull, []
+    hull, occupied = model.estimator.grid.hull, []
     assert 0 < hull.sum() < 0.3 * hull.size  # the masks' hull, and no more
     for _ in range(PATIENCE):
         model.estimator.prune()
-        occupied.append(int((model.estimator.region.grid.cells > 0).sum()))
+        occupied.append(int((model.estimator.grid.cells > 0).sum()))
     assert occupied == [hull.sum()] * (PATIENCE - 1) + [0]
     bias = model.fields.fine.grid.layers()[-1].bias
     bias.update((bias + 8.0).detach())
     model.estimator.prune()
-    assert (model.estimator.region.grid.cells > 0).sum() == hull.sum()
+    assert (model.estimator.grid.cells > 0).sum() == hull.sum()
 
 
 @pytest.mark.slow
@@ -163,9 +163,9 @@ def test_before_cells_are_asked_none_is_empty():
     model, _, _ = model_of("model.radiance.prune_from=0.5")
     for _ in range(PATIENCE):
         model.estimator.empty_cells.update(lambda points: np.zeros(len(points)))
-    assert not model.estimator.region.grid.cells.any()
+    assert not model.estimator.grid.cells.any()
     model.before_step(1)
-    np.testing.assert_array_equal(model.estimator.region.grid.cells > 0, model.estimator.region.grid.hull)
+    np.testing.assert_array_equal(model.estimator.grid.cells > 0, model.estimator.grid.hull)
     assert not model.estimator.empty_cells.empty.any()
 
 

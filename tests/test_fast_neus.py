@@ -11,6 +11,7 @@ from trainings import assert_same_gradients, gradients, on_host, run_conf, stopp
 
 from data.errors import UserError
 from data.prepare.load import load_scene
+from models.estimators.packed import PackedEstimator
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.kernel import REFERENCE, use
@@ -46,18 +47,17 @@ def trainer():
 
 
 @pytest.mark.slow
-def test_batches_fill_the_budget_with_rays_that_see_something(trainer):
-    before, trainer.model.estimator.region.random_share = trainer.model.estimator.region.random_share, 0.25
+def test_batches_fill_the_budget_with_rays_that_see_something(trainer, monkeypatch):
+    monkeypatch.setattr(PackedEstimator, "random_share", 0.25)
     for _ in range(3):
         batch = trainer.sampler.next()
         samples = on_host(batch)
-    trainer.model.estimator.region.random_share = before
     used, estimator = samples.offsets[-1], trainer.model.estimator
     assert 0.5 * 1024 < used <= 0.75 * 1024 and len(samples.points) == 1024
     assert (np.diff(samples.offsets) > 0).mean() > 0.3 and len(np.unique(batch.view)) > 10
     x, y, z = np.floor((samples.points + 1) * 16).astype(int).T
-    assert estimator.region.grid.hull[x, y, z].all()  # those of no ray too, which fill the hull
-    assert np.ptp(samples.points[used:], axis=0).min() > 0.7 * np.ptp(estimator.region.grid.centres(), axis=0).min()
+    assert estimator.grid.hull[x, y, z].all()  # those of no ray too, which fill the hull
+    assert np.ptp(samples.points[used:], axis=0).min() > 0.7 * np.ptp(estimator.grid.centres(), axis=0).min()
     ray = np.repeat(np.arange(len(batch)), np.diff(samples.offsets))
     scene = load_scene(load_config(CONF, "demo", TINY).dataset)
     towards = samples.points[:used] - scene.c2w[batch.view[ray], :3, 3]
@@ -125,29 +125,29 @@ def test_free_space_pulls_where_the_mask_loss_no_longer_does():
 def test_cells_that_lose_the_object_are_not_believed():
     trainer = trained("model.packed.prune_every=1", "model.inside.prune_from=0", steps=2)
     model = trainer.model
-    hull = model.estimator.region.grid.hull
-    model.estimator.region.grid.update(np.ones(hull.sum(), bool), np.zeros(hull.sum(), bool))
-    assert model.estimator.region.lost_share() == 1.0
+    hull = model.estimator.grid.hull
+    model.estimator.grid.update(np.ones(hull.sum(), bool), np.zeros(hull.sum(), bool))
+    assert model.estimator.lost_share() == 1.0
     assert on_host(trainer.sampler.next()).offsets[-1] == 0
     assert on_host(trainer.sampler.next()).offsets[-1] > 0  # once that was seen
-    np.testing.assert_array_equal(model.estimator.region.grid.cells == OCCUPIED, hull)
+    np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
     model.fields.sdf.lin1.bias.update(jt.array(np.r_[-5.0, np.zeros(7)].astype(np.float32)))  # all is solid
     model.before_step(trainer.finished_steps)
-    np.testing.assert_array_equal(model.estimator.region.grid.cells == OCCUPIED, hull)
+    np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
 
 
 @pytest.mark.slow
 def test_what_a_short_schedule_closed_a_longer_one_opens_again():
     short = trained("train.end_iter=4", steps=3)
-    hull = short.model.estimator.region.grid.hull
-    x = short.model.estimator.region.grid.centres()[:, 0]
-    short.model.estimator.region.grid.update(x > 0, np.zeros(len(x), bool))
+    hull = short.model.estimator.grid.hull
+    x = short.model.estimator.grid.centres()[:, 0]
+    short.model.estimator.grid.update(x > 0, np.zeros(len(x), bool))
     checkpoint = short.checkpoint({})
     for end_iter, is_open in (("8", False), ("40", True)):  # cells are asked from three tenths of it on
         longer = trained(f"train.end_iter={end_iter}", "model.packed.prune_every=100", steps=0)
         longer.restore(checkpoint)
         longer.step()
-        assert np.array_equal(longer.model.estimator.region.grid.cells == OCCUPIED, hull) == is_open
+        assert np.array_equal(longer.model.estimator.grid.cells == OCCUPIED, hull) == is_open
 
 
 @pytest.mark.slow

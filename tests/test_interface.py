@@ -91,7 +91,7 @@ def test_nothing_is_printed_and_no_command_line_is_read(conf, capfd, monkeypatch
 def test_a_model_is_opened_without_what_only_a_training_needs(conf, monkeypatch):
     """Without sampler, optimiser, watch and visual hull, and without photographs where a result needs none."""
     poison = Mock(side_effect=AssertionError("made for results"))
-    for name in ("estimators.sampler.PackedSampler", "training.optimizer.Optimizer", "training.trainer.Trainer"):
+    for name in ("estimators.packed.PackedBatches", "training.optimizer.Optimizer", "training.trainer.Trainer"):
         monkeypatch.setattr(f"models.{name}.__init__", poison)
     for name in ("models.estimators.packed.carve_unit_sphere", "models.training.watch.Watch.__init__"):
         monkeypatch.setattr(name, poison)

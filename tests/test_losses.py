@@ -46,7 +46,7 @@ def slope(function, argument, *others):
 def rendered(order=slice(None)):
     """The values that the losses read of a rendering, its rays in a given order."""
     rgb, opacity, gradient, near = (jt.array(array[order].copy()) for array in (RGB, OPACITY, GRADIENT, NEAR))
-    samples = SimpleNamespace(near_sphere=near, per_ray=SECTIONS)
+    samples = SimpleNamespace(near_sphere=near, per_ray=SECTIONS, coarse=None)
     geometry = SimpleNamespace(gradient=gradient.reshape((-1, 3)))
     return SimpleNamespace(rendering=SurfaceOutput(rgb, opacity, None, samples, None, geometry, None))
 

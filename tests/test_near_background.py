@@ -13,10 +13,10 @@ from trainings import on_host, run_conf, trainer_of
 
 from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
-from models.estimators import packed
+from models.estimators import visibility
 from models.estimators.background import NEAR_SHARE
 from models.estimators.conf import PackedConfig
-from models.estimators.packed import ALL, lost_share
+from models.estimators.visibility import ALL, lost_share
 from models.machine.backend import jt
 from models.methods.registry import build_model
 from models.ops.march import compact
@@ -66,11 +66,11 @@ def test_results_sample_before_the_region_where_the_training_did(trainer):
 
 def test_pruning_that_rays_would_lose_the_surface_by_is_put_off(monkeypatch):
     estimator = trained("model.open.prune_from=0", "model.sdf_grid.bias=0.5", steps=0).model.estimator
-    grid = estimator.region.grid
+    grid = estimator.grid
     seen, kept = estimator.probe_opacities(), grid.cells
     assert (seen > 0.5).mean() > 0.2
     with monkeypatch.context() as empty:  # a field that takes everything for empty
-        empty.setattr(estimator.surface, "distances", lambda points: np.ones((len(points), 1), np.float32))
+        empty.setattr(estimator, "distances", lambda points: np.ones((len(points), 1), np.float32))
         empty.setattr(estimator, "probe_opacities", lambda: seen if grid.cells is kept else 0 * seen)
         estimator.prune()
         assert grid.cells is kept
@@ -80,7 +80,7 @@ def test_pruning_that_rays_would_lose_the_surface_by_is_put_off(monkeypatch):
 
 def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at(trainer):
     assert trainer.model.after_collapse(5) == ", and no cells are pruned before step 5"
-    assert trainer.model.estimator.region.first_pruning == 5 and trainer.model.buffers()["prunes_after"] == 5
+    assert trainer.model.estimator.first_pruning == 5 and trainer.model.buffers()["prunes_after"] == 5
 
 
 def shells(*radii):
@@ -99,7 +99,7 @@ def test_points_of_structure_from_motion_draw_the_surface():
     anchors = on_host(batch).points[batch.is_anchor().numpy()[:, 0] > 0]
     assert batch.anchors == 64 and len(anchors) == 64
     np.testing.assert_allclose(np.linalg.norm(anchors, axis=1), 0.8, atol=1e-6)
-    away = float(np.abs(estimator.surface.distances(anchors)).mean())
+    away = float(np.abs(estimator.distances(anchors)).mean())
     term = trainer.model.objective(batch, None, trainer.finished_steps).terms["points"]
     assert term.mean().item() == pytest.approx(away, rel=1e-3) and away > 0.2
     assert sum(batch.part(at, at + 7).is_anchor().numpy().sum() for at in range(0, len(batch), 7)) == 64
@@ -113,8 +113,8 @@ def test_a_scene_photographed_from_within_begins_inside_a_sphere(distance, turn,
     c2w = scene.c2w @ np.diag([turn, 1, turn, 1])
     c2w[:, :3, 3] = distance * unit(c2w[:, :3, 3])
     estimator = trainer_of(conf, replace(scene, c2w=c2w)).model.estimator
-    assert np.sign(estimator.surface.distances(np.zeros((1, 3), np.float32))[0, 0]) == inside
-    assert inside < 0 or (estimator.surface.distances(c2w[:, :3, 3].astype(np.float32)) > 0).all()
+    assert np.sign(estimator.distances(np.zeros((1, 3), np.float32))[0, 0]) == inside
+    assert inside < 0 or (estimator.distances(c2w[:, :3, 3].astype(np.float32)) > 0).all()
 
 
 def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface(monkeypatch):
@@ -122,16 +122,16 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface(monkeyp
     settings = ("model.packed.prune_every=2", "model.packed.last_step=0.01")
     trainer, resumed = (trained(*settings, "model.open.blur_step=1", steps=steps) for steps in (2, 0))
     blur = 1 / trainer.model.fields.sharpness().item()
-    assert 0.01 < blur < trainer.model.estimator.region.conf.first_step
+    assert 0.01 < blur < trainer.model.estimator.conf.first_step
     for _ in range(2):  # the second step keeps the value of the first
         trainer.step()
-        assert trainer.model.estimator.region.step_size == pytest.approx(blur, rel=1e-6)
+        assert trainer.model.estimator.step_size == pytest.approx(blur, rel=1e-6)
     resumed.restore(trainer.checkpoint({}))
     trainer.step(), resumed.step()
-    assert resumed.model.estimator.region.step_size == trainer.model.estimator.region.step_size
-    for setting, size in (("blur_step=0", 0.01), ("blur_step=1e6", trainer.model.estimator.region.conf.first_step)):
+    assert resumed.model.estimator.step_size == trainer.model.estimator.step_size
+    for setting, size in (("blur_step=0", 0.01), ("blur_step=1e6", trainer.model.estimator.conf.first_step)):
         model = trained(*settings, f"model.open.{setting}", steps=3).model.estimator
-        assert model.region.step_size == pytest.approx(size, rel=1e-6)
+        assert model.step_size == pytest.approx(size, rel=1e-6)
         assert model.resolving_step() == pytest.approx(size, rel=1e-2)
 
 
@@ -139,7 +139,7 @@ def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan(monkey
     monkeypatch.setattr(PackedConfig, "steps_until", 0.01)
     trainer = trained("train.mask_weight=0.5", "model.open.blur_step=1e6")
     estimator, variance = trainer.model.estimator, trainer.model.fields.sharpness.variance
-    assert estimator.region.step_size == estimator.region.conf.last_step == estimator.resolving_step()
+    assert estimator.step_size == estimator.conf.last_step == estimator.resolving_step()
     for bad in (np.nan, np.inf):
         variance.update(jt.array(np.float32([bad])))
         variance.start_grad()
@@ -165,9 +165,9 @@ def test_images_omit_only_samples_of_negligible_weight(monkeypatch):
     scene, model = load_scene(trainer_conf().dataset), trained().model
     rays = rays_from(scene.c2w[:1, :3, 3].repeat(64, 0), 0.5 * unit(np.random.default_rng(0).normal(size=(64, 3))))
     sampled, compacting = [], lambda found, is_kept, count: sampled.append(count) or compact(found, is_kept, count)
-    monkeypatch.setattr(packed, "compact", compacting)
+    monkeypatch.setattr(visibility, "compact", compacting)
     seen = model.view(rays, 3)
-    monkeypatch.setattr(packed, "LEAST_WEIGHT", ALL)
+    monkeypatch.setattr(visibility, "LEAST_WEIGHT", ALL)
     whole = model.view(rays, 3)
     assert sampled[0] < sampled[1]
     for name in ("rgb", "opacity", "normal"):

@@ -13,7 +13,7 @@ from models.estimators.conf import CoarseToFineConfig
 from models.fields.conf import NerfConfig
 from models.fields.radiance import NeRF
 from models.machine.backend import jt
-from models.methods.nerf.model import TwoPassModel
+from models.methods.nerf import TwoPassModel
 from models.plan import TrainingPlan
 from models.rendering.losses import LOSSES
 from models.rendering.protocol import Rendered

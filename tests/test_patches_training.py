@@ -8,11 +8,12 @@ from test_fast_background import OPEN, trained
 from test_hits import sought
 from trainings import assert_same_gradients, gradients, on_host
 
-from models.estimators.packed import NO_ANNEALING
+from models.estimators.visibility import NO_ANNEALING
 from models.machine.backend import jt
 from models.ops.march import SOLID
 from models.ops.patches import patch_costs
 from models.rendering.render import render_surface
+from models.structs import SampleRequest
 
 pytestmark = pytest.mark.slow
 
@@ -35,7 +36,7 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
 
 def chosen_by_the_host(model, batch):
     """Sum and number of the costs of the patches that numpy chooses."""
-    fields, samples = model.fields, model.estimator.sample(batch)
+    fields, samples = model.fields, model.estimator.sample(SampleRequest(batch.rays, batch))
     geometry = fields.sdf.at_weights().evaluate(samples.positions)
     seen = render_surface(fields.color, fields.sharpness(), samples, geometry, NO_ANNEALING, None)
     values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
@@ -65,7 +66,7 @@ def test_rays_are_compared_as_the_host_would_choose(trainer, every):
 def test_no_more_patches_are_compared_than_are_worth_it():
     trainer = trained(*PATCHES, steps=0)
     assert trainer.sampler.next().every == 1
-    trainer.model.estimator.region.most_compared = 20
+    trainer.model.estimator.most_compared = 20
     batch, counts = trainer.sampler.next(), []
     assert batch.every == -(-len(batch) // 20)
     for every in (1, 4):
@@ -98,7 +99,7 @@ def test_what_shows_nothing_is_left_out_and_makes_no_difference():
 
 
 def test_a_surface_that_goes_on_beyond_the_region_ends_on_a_smooth_sphere(trainer):
-    level_set, grid = trainer.model.level_set, trainer.model.estimator.region.grid
+    level_set, grid = trainer.model.level_set, trainer.model.estimator.grid
     points = np.random.default_rng(0).uniform(-0.6, 0.6, (300, 3)).astype(np.float32)
     grid.set(np.full_like(grid.cells, SOLID))  # matter everywhere
     inside = level_set.outward(points)[:, 0] < 0

@@ -6,7 +6,7 @@ import math
 import pytest
 from config_samples import changed
 
-from models.methods.surface import cos_anneal_ratio
+from models.methods.neus import cos_anneal_ratio
 from models.training.optimizer import learning_rate
 
 # Warm-up to step 100, then half a cosine of 800 steps down to a twentieth.

@@ -53,8 +53,8 @@ def of_the_demo():
 def model(of_the_demo, monkeypatch):
     """On the bundled scene as if it had no masks, with that distance and a camera above the wall."""
     estimator = of_the_demo.estimator
-    monkeypatch.setattr(estimator.surface, "distances", wall_and_balls)
-    monkeypatch.setattr(estimator.region.grid, "cells", estimator.region.grid.hull.astype(np.uint8))
+    monkeypatch.setattr(estimator, "distances", wall_and_balls)
+    monkeypatch.setattr(estimator.grid, "cells", estimator.grid.hull.astype(np.uint8))
     monkeypatch.setattr(estimator.background, "views", views_of(from_above(2.5)))
     return of_the_demo
 
@@ -103,6 +103,6 @@ def test_all_of_the_surface_is_extracted_where_it_may_be_kept(model, monkeypatch
         request = MeshRequest(**{"resolution": 256, "clean": "views"} | change)
         assert seen_space(model.level_set, request, 2.0) is None
     ball = lambda points: np.linalg.norm(points, axis=1, keepdims=True) - 0.5  # noqa: E731
-    monkeypatch.setattr(model.estimator.surface, "distances", ball)
+    monkeypatch.setattr(model.estimator, "distances", ball)
     assert model.level_set.seen_space(0.01) is None  # without hidden parts
-    assert SurfaceOccupancyEstimator.seen_space is None  # with masks
+    assert SurfaceOccupancyEstimator.seen_space(None, 0.01) is None  # with masks

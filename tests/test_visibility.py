@@ -5,7 +5,7 @@ import oracles
 import pytest
 from trainings import samples_of
 
-from models.estimators.packed import LEAST_TRANSMITTANCE, LEAST_WEIGHT, surface_weights, transmitted
+from models.estimators.visibility import LEAST_TRANSMITTANCE, LEAST_WEIGHT, surface_weights, transmitted
 from models.machine.backend import jt
 
 

@@ -10,8 +10,8 @@ from models.estimators.conf import HierarchicalConfig
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.protocol import SurfaceFields
 from models.fields.state import export_state, import_state
-from models.methods.neus.model import NeuSModel
-from models.methods.neus.sparing import meets_sphere
+from models.methods.neus import NeuSModel
+from models.methods.sparing import meets_sphere
 from models.plan import TrainingPlan
 
 GREY = np.float32([0.2, 0.5, 0.9])

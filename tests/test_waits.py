@@ -12,7 +12,7 @@ from browsing import demo_scene
 from forms import Emulator
 from runs import ROOT
 
-from models.estimators.sampler import UNCOUNTED
+from models.estimators.budget import UNCOUNTED
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.ops.draw import draw_pixels

@@ -17,10 +17,10 @@ from data.cameras import evenly_spaced
 from data.rays import Rays
 from data.scenes.frustum import border_distances, squared_radii
 from data.scenes.scene import Posed
-from models.estimators.base import Part, require_alike
+from models.estimators.base import require_alike
 from models.estimators.conf import OpenConfig
 from models.estimators.occupancy import EmptyCells, OccupancyGrid
-from models.estimators.packed import transmitted
+from models.estimators.visibility import transmitted
 from models.fields.color import RenderingNetwork
 from models.fields.grids import DensityGrid
 from models.machine.backend import jt
@@ -42,7 +42,7 @@ MOST_COUNTED = 100  # maximum number of images used for this
 EXACTLY = 1.5 / 255  # colours with a smaller difference count as equal
 
 
-class ContractedBackground(Part):
+class ContractedBackground:
     """Density and colour outside the sphere, and its occupancy grid."""
 
     views: Posed | None = None
@@ -59,7 +59,7 @@ class ContractedBackground(Part):
         self._states: tuple[np.ndarray, Var] | None = None  # the cells and what `states` made of them
 
     def see(self, views: Posed) -> None:
-        """See `Part.see`."""
+        """Take the cameras of a scene."""
         self.views = views
         self.grid.see(views)
 
@@ -75,9 +75,9 @@ class ContractedBackground(Part):
         """The visible samples of the first rays that fit a budget, and the offsets of the `most` samples with evaluated
         opacity; `passes`: bool [R], whether the ray sees what is behind the region.
         """
-        asked = self.samples(rays, jitter, passes, most)
-        alpha = self._alpha(asked.points, asked.directions)
-        return compact(asked, transmitted(alpha, asked.offsets), budget), asked.offsets
+        traversed = self.samples(rays, jitter, passes, most)
+        alpha = self._alpha(traversed.points, traversed.directions)
+        return compact(traversed, transmitted(alpha, traversed.offsets), budget), traversed.offsets
 
     def samples(self, rays: Rays, jitter: Array, passes: Var, most: int) -> PackedSamples:
         """At most `most` samples in occupied cells, of the first rays; those behind opaque ones are included."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,54 @@ from data.rays import Rays
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Posed, Scene
 from models.machine.backend import jt
-from models.structs import Noise
+from models.structs import Noise, RaySamples, SampleRequest, Var
 
 
-class Part:
-    """A part of an estimator with state."""
+class Estimator:
+    """Determines the sample positions along rays. An estimator overrides `sample`, and what else it needs."""
+
+    @property
+    def networks(self) -> dict[str, jt.nn.Module]:
+        """The networks of the background, by their names in checkpoints."""
+        return {}
+
+    # the batch
+
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
+        """Random pixels of a scene, of one image at a time; initialises a training from it."""
+        return PixelSampler(scene, batch_size, generator)
+
+    def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
+        """The jitter of a batch; None without drawing numbers if there is none, or if batches contain it."""
+        return None
+
+    def precompute(self, request: SampleRequest) -> Var | None:
+        """What is computed once for rays that are rendered several times, without gradients; None for nothing."""
+        return None
+
+    def sample(self, request: SampleRequest) -> RaySamples:
+        """The samples of rays, differentiable in the networks of the background only."""
+        raise NotImplementedError
+
+    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
+        """The background colour [3] of rays; None for black."""
+        return background_rgb
+
+    # around a step
+
+    def begin(self) -> None:
+        """Start a new training; called once, after `sampler`, unless a checkpoint is resumed."""
+
+    def before_step(self, step: int) -> None:
+        """Update the schedule; called before the batch of a step is drawn."""
+        del step
+
+    def after_collapse(self, step: int) -> str:
+        """Postpone the likely cause of a collapse until this step; returns the end of a sentence about it, or ""."""
+        del step
+        return ""
+
+    # state
 
     def see(self, views: Posed) -> None:
         """Take the cameras of a scene, all that the results of a trained model need of it."""
@@ -27,42 +70,8 @@ class Part:
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        del buffers
-
-
-class Estimator:
-    """Determines the sample positions along rays. A batch has R entries."""
-
-    parts: Sequence[Part] = ()
-
-    @property
-    def networks(self) -> dict[str, jt.nn.Module]:
-        """The networks of the background, by their names in checkpoints."""
-        return {}
-
-    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
-        """Batches of a scene, of one image at a time; initialises a training from it."""
-        return PixelSampler(scene, batch_size, generator)
-
-    def begin(self) -> None:
-        """Start a new training; called once, after `sampler`, unless a checkpoint is resumed."""
-
-    def draw_noise(self, entries: int, generator: np.random.Generator) -> Noise | None:
-        """The jitter of a batch; None without drawing numbers if there is none, or if batches contain it."""
-        return None
-
-    def before_step(self, step: int) -> None:
-        """Update the schedule; called before the batch of a step is drawn."""
-        del step
-
-    def after_collapse(self, step: int) -> str:
-        """Postpone the likely cause of a collapse until this step; returns the end of a sentence about it, or ""."""
-        del step
-        return ""
-
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The background colour [3] of rays; None for black."""
-        return background_rgb
+        if buffers:
+            raise ValueError(f"{next(iter(buffers))} does not belong to this method")
 
 
 def upload(rays: Rays) -> Rays:
@@ -70,12 +79,12 @@ def upload(rays: Rays) -> Rays:
     return Rays(*(jt.array(value) for value in (rays.origins, rays.directions, rays.near, rays.far)))
 
 
-def require_alike(own: Mapping[str, np.ndarray], found: Mapping[str, np.ndarray], key: str) -> None:
-    """Raises ValueError, with the `key` of the conf, unless all buffers are found in types and shapes of their own."""
+def require_alike(own: Mapping[str, np.ndarray], saved: Mapping[str, np.ndarray], key: str) -> None:
+    """Raises ValueError, with the `key` of the conf, unless all buffers are saved in types and shapes of their own."""
     for name, value in own.items():
-        if name not in found or found[name].dtype != value.dtype:
+        if name not in saved or saved[name].dtype != value.dtype:
             raise ValueError(f"its buffer {name} is missing, or of another type than {value.dtype}")
-        if found[name].shape != value.shape:
+        if saved[name].shape != value.shape:
             raise ValueError(
-                f"its buffer {name} has {len(found[name])} entries along a side, the conf asks for {len(value)} ({key})"
+                f"its buffer {name} has {len(saved[name])} entries along a side, the conf asks for {len(value)} ({key})"
             )

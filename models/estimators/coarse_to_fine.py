@@ -8,15 +8,17 @@ histogram of the coarse weights over the strata of the coarse depths, stratified
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from data.rays import PixelBatch, Rays
+from data.rays import Rays
 from models.estimators.base import Estimator, upload
 from models.estimators.conf import CoarseToFineConfig
 from models.machine.backend import jt
 from models.ops.upsample import invert_cdf, merge_depths
 from models.ops.volrend import dense_offsets, points_along
-from models.structs import Noise, RaySamples, Var
+from models.structs import Noise, RaySamples, SampleRequest, Var
 
 
 class CoarseToFineEstimator(Estimator):
@@ -37,25 +39,22 @@ class CoarseToFineEstimator(Estimator):
             "fine": generator.random((entries, conf.n_importance), dtype=np.float32),
         }
 
-    def sample(self, batch: PixelBatch | Rays, noise: Noise | None) -> RaySamples:
-        """The samples of the coarse pass: one depth in each stratum, at its midpoint without noise."""
-        placed = _uploaded(batch)
-        near, far = self._span(placed)
-        jitter = None if noise is None else jt.array(noise["coarse"])
-        borders = strata(near, far, self.conf.n_samples)
-        return _samples(placed, stratified_depths(borders, jitter).stop_grad(), far)
-
-    def refine(self, batch: PixelBatch | Rays, coarse: RaySamples, weights: Var, noise: Noise | None) -> RaySamples:
-        """The samples of the fine pass: the coarse depths, and n_importance depths drawn by the weights [R N, 1]."""
-        placed, count = _uploaded(batch), self.conf.n_samples
-        near, far = self._span(placed)
-        jitter = None if noise is None else jt.array(noise["fine"])
+    def sample(self, request: SampleRequest) -> RaySamples:
+        """The samples of the fine pass: the coarse depths, one in each stratum, and n_importance depths that are drawn
+        by the weights of the coarse pass. Without noise, the coarse depths are the midpoints of the strata.
+        """
+        assert request.coarse is not None
+        rays, count = upload(request.rays), self.conf.n_samples
+        near, far = self._span(rays)
+        jitter = {} if request.noise is None else {name: jt.array(values) for name, values in request.noise.items()}
+        borders = strata(near, far, count)
+        depths = stratified_depths(borders, jitter.get("coarse")).stop_grad()
+        coarse = request.coarse(_samples(rays, depths, far))
         with jt.no_grad():
-            borders = strata(near, far, count)
-            weights = weights.detach().reshape((-1, count))
-            closer = invert_cdf(borders, weights, self.conf.n_importance, jitter)
-            depths = merge_depths(coarse.distances.reshape((-1, count)), closer)[0].detach()
-        return _samples(placed, depths, far)
+            weights = coarse.weights.detach().reshape((-1, count))
+            closer = invert_cdf(borders, weights, self.conf.n_importance, jitter.get("fine"))
+            depths = merge_depths(depths, closer)[0].detach()
+        return replace(_samples(rays, depths, far), coarse=coarse)
 
     def _span(self, rays: Rays) -> tuple[Var, Var]:
         """The range of depths, near and far [R, 1]: that of the conf, else the span of the unit sphere.
@@ -67,10 +66,6 @@ class CoarseToFineEstimator(Estimator):
             return near, jt.maximum(rays.far, near)
         shape = tuple(rays.near.shape)
         return jt.full(shape, self.conf.near), jt.full(shape, self.conf.far)
-
-
-def _uploaded(batch: PixelBatch | Rays) -> Rays:
-    return upload(batch.rays if isinstance(batch, PixelBatch) else batch)
 
 
 def _samples(rays: Rays, depths: Var, far: Var) -> RaySamples:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from data.cameras import SPAN_LENGTH
-from data.rays import PixelBatch, Rays
+from data.rays import Rays
 from models.estimators.base import Estimator, upload
 from models.estimators.conf import HierarchicalConfig
 from models.fields.radiance import NeRF
@@ -21,7 +21,7 @@ from models.ops.elementwise import softplus
 from models.ops.intervals import interval_lengths, intervals
 from models.ops.upsample import merge_depths, place
 from models.ops.volrend import alpha_from_density, dense_offsets, inverted_sphere, points_along
-from models.structs import Noise, RaySamples, Var
+from models.structs import Noise, RaySamples, SampleRequest, Var
 
 # The constants are those of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py
 FIRST_INV_S = 64.0  # inv_s of the first up-sampling round; each further round doubles it
@@ -76,16 +76,20 @@ class HierarchicalEstimator(Estimator):
             "outside": generator.random((entries, self.conf.n_outside), dtype=np.float32),
         }
 
-    def precompute(self, batch: PixelBatch, distance: Distance, noise: Noise | None) -> Var:
+    def precompute(self, request: SampleRequest) -> Var:
         """All t_starts inside the sphere, [R, N], computed now, so that a chunk that is rendered twice samples once."""
-        t_starts = self.t_starts(upload(batch.rays), distance, noise)
+        assert request.distance is not None
+        t_starts = self.t_starts(upload(request.rays), request.distance, request.noise)
         t_starts.sync()
         return t_starts
 
-    def sample(self, batch: PixelBatch, distance: Distance, noise: Noise | None, t_starts: Var | None) -> RaySamples:
-        """The samples of a batch; `t_starts` is the result of `precompute`, or None."""
-        rays = upload(batch.rays)
-        return self.samples_of(rays, self.t_starts(rays, distance, noise) if t_starts is None else t_starts, noise)
+    def sample(self, request: SampleRequest) -> RaySamples:
+        """Samples near the surface of `request.distance`."""
+        rays, t_starts = upload(request.rays), request.precomputed
+        if t_starts is None:
+            assert request.distance is not None
+            t_starts = self.t_starts(rays, request.distance, request.noise)
+        return self.samples_of(rays, t_starts, request.noise)
 
     def samples_of(self, rays: Rays, t_starts: Var, noise: Noise | None = None) -> RaySamples:
         """The samples of the intervals that start at t_starts [R, N]."""

@@ -17,7 +17,7 @@ from data.rays import Rays
 from data.scenes.frustum import any_in_blocks, between_centres, children, signed_distances
 from data.scenes.scene import Posed
 from data.scenes.sparse import near_plane
-from models.estimators.base import Part, require_alike, upload
+from models.estimators.base import require_alike, upload
 from models.machine.backend import jt
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_empty_boxes
 from models.structs import Var
@@ -56,6 +56,11 @@ class OccupancyGrid:
         self._hull_distances: np.ndarray | None = None
         self._blocks: tuple[np.ndarray, np.ndarray] | None = None
         self.open()
+
+    @property
+    def occupied_share(self) -> float:
+        """The fraction of the hull's cells that are occupied."""
+        return float((self.cells[self.hull] == OCCUPIED).mean())
 
     def set(self, cells: np.ndarray) -> None:
         """Replace the cells, uint8 [N, N, N]."""
@@ -149,7 +154,7 @@ PATIENCE = 4  # consecutive updates with low opacity after which a cell counts a
 POINT_STRIDE = 1.0 / 1.22074408460575947536 ** np.arange(1, 4)
 
 
-class EmptyCells(Part):
+class EmptyCells:
     """Counts for each cell how often in a row it was found empty."""
 
     def __init__(self, grid: OccupancyGrid, threshold: float, key: str, prefix: str = "") -> None:

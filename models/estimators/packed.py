@@ -1,63 +1,262 @@
-"""What estimators of packed samples have in common: the occupied cells of a region and the schedules of sampling it."""
+"""Packed samples: those in the occupied cells of the region, along random rays of all images.
+
+`PackedBatches` draws pixels. `PackedEstimator` marches along their rays, removes hidden samples, and owns what this
+depends on: cells, schedule and sample budget. Its subclasses know what hides and what is empty.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from data.errors import UserError
-from data.rays import Rays
+from data.rays import PixelBatch, Rays
 from data.scenes.frustum import squared_radii
+from data.scenes.sampler import HostPixels, damage_named, require_views, restore_generator, windows_of
 from data.scenes.scene import Posed, Scene
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
-from models.config.blocks import TrainConfig
-from models.estimators.base import Estimator, Part, require_alike
-from models.estimators.conf import SamplesConfig
+from models.estimators.base import Estimator, require_alike
+from models.estimators.budget import COUNTED, HITS, MOST_EMPTY, SampleBudget, Sizes, estimates_of
+from models.estimators.conf import POINTS_SHARE
+from models.estimators.drawn_pixels import pixels_of
 from models.estimators.occupancy import OccupancyGrid, middles
-from models.fields.grids import GridField
+from models.estimators.schedule import Schedule
+from models.fields.protocol import Leveled
 from models.machine.backend import jt
-from models.ops.march import SOLID, PackedSamples, compact
-from models.ops.volrend import packed_weights, section_alpha
+from models.ops.later import Later
+from models.ops.march import EMPTY, SOLID, PackedSamples, fill
 from models.plan import TrainingPlan
-from models.structs import RaySamples, Var
+from models.structs import MASK_THRESHOLD, Array, RaySamples, SampleRequest, Var
 
 MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
+LARGE_CHANGE = 0.05  # of the share of occupied cells, from which a pruning is logged
 BACKDROP = "backdrop"  # name of a buffer
-# NaN counts as visible below, so that it reaches the loss and the step is skipped.
-LEAST_TRANSMITTANCE = 1e-3  # below it, nothing behind the region or behind samples of the background is visible
-# Minimum weight of a visible sample. In training, with 0 DTU scan 24 has 1 dB less, and with 3e-4 missing parts of the
-# surface do not grow; in images, where the weights are exact, no pixel of a trained scene changed by a tenth of 1/255.
-LEAST_WEIGHT = 3e-5
-REACHED, ALL = 0.0, -1.0  # in place of LEAST_WEIGHT: samples with transmittance; all samples
-NO_ANNEALING = 1.0  # the ratio of volrend.annealed_cos: the increase of inv_s replaces the annealing
-OPAQUE = 0.5  # a ray with a higher opacity in the region hits a surface
-LEAST_ALPHA = 1e-7  # lower bound of alpha, so that each sample with transmittance has a weight
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
+PROBES = 2048  # random pixels; the rays of those inside the masks test whether pruning removes the object
+OPEN_PROBES = 512  # the same with a background: rays of all pixels; their opacity takes a sixth of a step
+SPARE_POINTS = 1 / 16  # fraction of the samples: additional points, used if rays have few samples
 
-Shown = tuple[RaySamples, np.ndarray, int]  # visible samples of an image, their rows, and the number of their rays
+
+@dataclass(frozen=True)
+class PackedBatch(PixelBatch):
+    """R rays with their pixels and samples. Values of rays are arrays, or Vars if they were drawn on the device."""
+
+    # The S samples of the region. Those of no ray are SfM points, then random points of the hull.
+    near: PackedSamples
+    far: PackedSamples | None  # those of the background, if there is one
+    step: float  # length of each interval
+    anchors: int | None = None  # number of SfM points; None if they are not used
+    every: int | None = None  # patches are compared for one ray in so many; None: no patches
+
+    def part(self, start: int, stop: int) -> PackedBatch:
+        """The rays start to stop - 1 with their samples; the last ray also gets the samples of no ray."""
+        stop = min(stop, len(self))
+        is_last = stop == len(self)
+        near, far = _part(self.near, start, stop, is_last), self.far and _part(self.far, start, stop, is_last)
+        anchors = self.anchors if self.anchors is None or is_last else 0
+        return replace(self, **vars(super().part(start, stop)), near=near, far=far, anchors=anchors)
+
+    def of_rays(self, is_such: Array) -> Var:
+        """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
+        flags = jt.array(is_such).float32()[self.near.rays].unsqueeze(1)
+        return flags * (jt.index(flags.shape, dim=0) < self.near.offsets[-1:].unsqueeze(1)).float32()
+
+    def is_anchor(self) -> Var:
+        """Whether each sample is an SfM point, float32 [S, 1]."""
+        behind = jt.index(self.near.depths.shape, dim=0) - self.near.offsets[-1:].unsqueeze(1)
+        return ((behind >= 0) & (behind < (self.anchors or 0))).float32()
+
+    def words(self) -> dict[str, np.ndarray]:
+        """The arrays by descriptive names, for messages."""
+        named = {
+            "the rays (the cameras)": np.hstack([np.asarray(value) for value in vars(self.rays).values()]),
+            "the colours of the photographs": np.asarray(self.rgb),
+        }
+        return named if self.mask is None else named | {"the masks": np.asarray(self.mask)}
 
 
-class Region(Part):
-    """The occupancy grid of the region of interest, and the schedules of step size, grid levels and pruning."""
+class PackedBatches:
+    """An endless sequence of batches: random pixels of all images, as many as fit the estimator's sample budget."""
 
-    def __init__(self, conf: SamplesConfig, train: TrainConfig, plan: TrainingPlan, grids: Sequence[GridField]) -> None:
-        """`grids`: fields with levels to activate."""
-        self.conf, self.train, self.plan, self._grids = conf, train, plan, grids
-        self.grid = OccupancyGrid(squared_radii(conf.cells) < 1)  # the cells whose centres are in the unit sphere
-        self.step_size, self.random_share = 0.0, 0.0
+    def __init__(
+        self,
+        scene: Scene,
+        windows: np.ndarray,
+        estimator: PackedEstimator,
+        most_rays: int,
+        generator: np.random.Generator,
+    ) -> None:
+        """`windows`: of the pixels of each image that may be drawn, see `windows_of`."""
+        self._scene, self._estimator, self._most_rays, self._generator = scene, estimator, most_rays, generator
+        self.pixels = pixels_of(scene, windows)
+
+    def next(self) -> PackedBatch:
+        """The next batch; raises UserError if the last MOST_EMPTY batches had no samples, so no image sees the hull."""
+        rays, sizes = self._estimator.next_sizes(self._most_rays)
+        if self._estimator.budget.empty_batches >= MOST_EMPTY:
+            raise UserError(
+                f"{self._scene.name}: no photograph sees the region where the object may be; check the cameras, "
+                "the masks and the region of interest"
+            )
+        pixels, jitter = self.pixels.draw(self._generator, rays)
+        return self._estimator.march_batch(pixels, jitter, sizes, self._generator)
+
+    def state(self) -> dict[str, Any]:
+        """The state that determines the next batches besides the buffers of the estimator, as JSON values."""
+        own = {"views": self._scene.n_views, "generator": self._generator.bit_generator.state}
+        return self._estimator.budget.state() | own
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from `state`; raises UserError, with nothing changed, if it does not fit."""
+        with damage_named():
+            estimates = estimates_of(state)
+            views, generator = int(state["views"]), dict(state["generator"])
+        require_views(views, self._scene)
+        restore_generator(self._generator, generator)
+        budget = self._estimator.budget
+        budget.per_ray, budget.counts = estimates
+
+
+class PackedEstimator(Estimator):
+    """Samples the occupied cells of the region."""
+
+    has_hidden = True  # whether `visible` removes samples
+
+    def __init__(self, schedule: Schedule, plan: TrainingPlan, leveled: Sequence[Leveled], far: int = 0) -> None:
+        """`leveled`: fields whose levels are activated; `far`: maximum number of samples of the background, 0
+        without one.
+        """
+        self.schedule, self.plan, self.conf = schedule, plan, schedule.conf
+        self._leveled = [field for field in leveled if field.levels]
+        self.grid = OccupancyGrid(squared_radii(self.conf.cells) < 1)  # whose centres are in the unit sphere
+        self.budget = SampleBudget(self.conf.samples, far, self.has_hidden, self.grid.open)
+        self.step = 0
         self.least_step = 0.0  # lower bound of the step size, updated with the cells
+        self.prunes_after = 0  # no pruning before this step, after a collapse
         self.points: np.ndarray | None = None  # SfM points of the next batch
         self.most_compared: int | None = None  # rays of a batch whose patches are compared; None: no comparison
-        self.beyond = 0  # maximum number of samples of the background in a batch; 0 without one
         self.probes: Rays | None = None  # rays by which pruning is tested
-        self.prunes_after = 0  # no pruning before this step, after a collapse
         self.backdrop: np.ndarray | None = None  # [3], of a plain background, or that masks were derived from
 
-    def see(self, views: Posed) -> None:
-        """See `Part.see`."""
-        self.grid.see(views)
+    # what a subclass defines
+
+    def fit(self, scene: Scene) -> None:
+        """Initialise a training from a scene."""
+        raise NotImplementedError
+
+    def visible(
+        self, traversed: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes
+    ) -> tuple[PackedSamples, PackedSamples | None, Var | None]:
+        """Of the samples traversed along rays: the visible ones, those of the background, and the offsets of the latter
+        before hidden ones were removed. By default all are visible.
+        """
+        return traversed, None, None
+
+    def prune(self) -> None:
+        """Update the cells from the field."""
+        raise NotImplementedError
+
+    def resolving_step(self) -> float:
+        """The step size that resolves the current field, used for images, and from the next update of the cells on the
+        least one of training.
+        """
+        return self.conf.last_step
+
+    # the batch
+
+    @property
+    def step_size(self) -> float:
+        """The distance of samples along a ray at this step."""
+        return max(self.schedule.step_size(self.step), self.least_step)
+
+    @property
+    def random_share(self) -> float:
+        """The least fraction of samples that are random points at this step."""
+        return self.schedule.random_share(self.step)
+
+    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedBatches:
+        """Batches of rays that may cross the hull, of all pixels with a background; initialises a training."""
+        self.fit(scene)
+        is_open = self.budget.far_samples > 0
+        windows = windows_of(scene, None if is_open else self.grid.centres(), self.grid.side)
+        self.probes = self._probe_rays(scene, windows)  # the same in every run
+        self._enter(0)
+        return PackedBatches(scene, windows, self, batch_size, generator)
+
+    def next_sizes(self, most_rays: int) -> tuple[int, Sizes]:
+        """Of the next batch: the number of rays, and the numbers of rows."""
+        self.budget.update()
+        share = self.random_share if self.points is None else max(self.random_share, POINTS_SHARE)
+        return self.budget.next_sizes(most_rays, int(share * self.conf.samples), self.step_size)
+
+    def march_batch(
+        self, pixels: PixelBatch, jitter: Array, sizes: Sizes, generator: np.random.Generator
+    ) -> PackedBatch:
+        """The batch of these pixels, with the samples of the first rays that fit the budget; their computation is
+        started.
+        """
+        every = None
+        if self.most_compared is not None:
+            every = max(1, math.ceil(len(pixels) * self.budget.per_ray[HITS] / self.most_compared))
+        others, anchors = self._others(sizes.free, generator)
+        step = float(np.float32(self.step_size))
+        with jt.no_grad():
+            traversed = self.grid.march(pixels.rays, jitter, step, sizes.traversed)
+            near, far, far_traversed = self.visible(traversed, pixels.rays, jitter, step, sizes)
+            near = fill(near, jt.array(others), sizes.samples)
+        ends = [near.offsets, traversed.offsets]
+        if far is not None and far_traversed is not None:
+            ends += [far.offsets, far_traversed]
+        jt.sync([*(value for one in (near, far) if one is not None for value in vars(one).values()), *ends])
+        self._count(near, near.offsets if far is None else near.offsets + far.offsets, ends)
+        mask = pixels.mask if self.plan.uses_masks else None
+        return PackedBatch(pixels.rays, pixels.rgb, mask, pixels.view, near, far, step, anchors, every)
+
+    def _count(self, near: PackedSamples, offsets: Var, ends: Sequence[Var]) -> None:
+        """Give the budget the counts of a batch, on the CPU as numbers: R + 1 `offsets` of all samples, and `ends` of
+        each kind.
+        """
+        if not self.budget.uncounted:
+            rays, offsets = int(near.kept.item()), offsets.numpy()
+            values = rays, int((offsets[1:] > offsets[:-1]).sum()), *(int(one.numpy()[rays]) for one in ends)
+            self.budget.counts.append(dict(zip(COUNTED, values, strict=False)))
+            return
+        hits = (offsets[1:] > offsets[:-1]).int32().sum()
+        self.budget.counts.append(Later(jt.concat([near.kept, hits, *(one[near.kept] for one in ends)]).stop_grad()))
+
+    def _others(self, free: int, generator: np.random.Generator) -> tuple[np.ndarray, int | None]:
+        """Points [P, 3] that belong to no ray, SfM points first, and the number of SfM points.
+
+        `free` is the minimum number of samples that are available for them; if more are available, points are repeated.
+        """
+        count = free + int(SPARE_POINTS * self.conf.samples)
+        if self.points is None:
+            return self.grid.random_points(count, generator), None
+        some = generator.integers(len(self.points), size=min(free, int(POINTS_SHARE * self.conf.samples)))
+        others = self.grid.random_points(count - len(some), generator)
+        return np.concatenate([self.points[some], others]), len(some)
+
+    def sample(self, request: SampleRequest) -> RaySamples:
+        """The samples of a batch, which was made by `march_batch`."""
+        assert isinstance(request.batch, PackedBatch)
+        return samples_at(request.batch.near, request.batch.step)
+
+    def march_view(self, rays: Rays, step: float) -> PackedSamples:
+        """All samples of the first rays of an image that fit VIEW_BUDGET, at least one row; waits for the device."""
+        traversed = self.grid.march(rays, middles(len(rays)), step, VIEW_BUDGET)
+        count, used = int(traversed.kept.item()), int(traversed.offsets[-1:].item())
+        return replace(traversed.first(max(1, used)), offsets=traversed.offsets[: count + 1])
+
+    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
+        """The background colour [3] of rays; None for black."""
+        return background_rgb if self.backdrop is None else self.backdrop
+
+    # cells
 
     def carve(self, scene: Scene, margin: float) -> None:
         """The visual hull of the masks, if the plan uses them, dilated by a margin; raises UserError if it is empty."""
@@ -75,50 +274,71 @@ class Region(Part):
     @property
     def first_pruning(self) -> float:
         """The step at which pruning begins."""
-        return max(self.plan.prune_from.value * self.train.end_iter, self.prunes_after)
+        return max(self.schedule.first_pruning, self.prunes_after)
 
-    def is_due(self, step: int) -> bool:
-        """Whether cells are updated before this step."""
-        return step > 0 and step % self.conf.prune_every == 0
-
-    def before_step(self, step: int, prune: Callable[[], None], resolving_step: Callable[[], float]) -> None:
-        """Activate levels, set the step size and, every `prune_every` steps, update the cells and `least_step`.
+    def before_step(self, step: int) -> None:
+        """Activate levels and, every `prune_every` steps, update the cells and `least_step`.
 
         Before pruning begins, all cells are occupied: those of a finished shorter training that is continued were
         pruned with a coarser field, and no ray would reach the empty ones to change them. They also are if pruning
         loses too many rays of the masks.
         """
-        is_due = self.is_due(step)
+        is_due = self.schedule.updates_cells(step)
         if is_due:
-            self.least_step = resolving_step()
-        self.schedule(step)
+            self.least_step = self.resolving_step()
+        self._enter(step)
         if step < self.first_pruning:
             if not self.grid.is_open:
                 self.grid.open()
         elif is_due:
-            prune()
+            before = self.grid.occupied_share
+            self.prune()
             if self.plan.uses_masks and self.lost_share() > MOST_LOST:
                 self.grid.open()
+            if abs(self.grid.occupied_share - before) > LARGE_CHANGE:
+                logging.getLogger(__name__).info("%s", self.account(step))
+
+    def _enter(self, step: int) -> None:
+        """Activate the levels of a step."""
+        self.step = step
+        for field in self._leveled:
+            field.activate(self.conf.first_levels, self.schedule.level_progress(step))
+
+    def account(self, step: int) -> str:
+        """A line for the log: how many cells are empty, and how many rays cross none that is occupied."""
+        hull = self.grid.cells[self.grid.hull]
+        empty, solid = (float((hull == state).mean()) for state in (EMPTY, SOLID))
+        probes = 0 if self.probes is None else len(self.probes)
+        return (
+            f"step {step}: {empty:.0%} of the cells are empty, {solid:.0%} inside the object; "
+            f"{round(self.lost_share() * probes)} of {probes} test rays cross none of the others"
+        )
 
     def lost_share(self) -> float:
         """The fraction of the probe rays, which crossed the hull, that cross no occupied cell."""
-        found = self.grid.crosses(self.probes) if self.probes else np.zeros(0)
-        return 1.0 - float(found.mean()) if len(found) else 0.0
+        crosses = self.grid.crosses(self.probes) if self.probes else np.zeros(0)
+        return 1.0 - float(crosses.mean()) if len(crosses) else 0.0
 
-    def schedule(self, step: int) -> None:
-        """Activate levels, and set the step size and the share of random samples."""
-        conf, done = self.conf, step / self.train.end_iter
-        for field in self._grids:
-            field.activate(conf.first_levels, done / conf.levels_until)
-        self.random_share = conf.anywhere if done >= conf.levels_until else 0.0
-        scheduled = conf.first_step + (conf.last_step - conf.first_step) * min(1.0, done / conf.steps_until)
-        self.step_size = max(scheduled, self.least_step)
+    def after_collapse(self, step: int) -> str:
+        """Disable pruning before this step; returns the end of a sentence about it."""
+        self.prunes_after = step
+        return f", and no cells are pruned before step {step}"
 
-    def march_view(self, rays: Rays, step: float) -> PackedSamples:
-        """All samples of the first rays of an image that fit VIEW_BUDGET, at least one row; waits for the device."""
-        found = self.grid.march(rays, middles(len(rays)), step, VIEW_BUDGET)
-        traversed, used = int(found.kept.item()), int(found.offsets[-1:].item())
-        return replace(found.first(max(1, used)), offsets=found.offsets[: traversed + 1])
+    def _probe_rays(self, scene: Scene, windows: np.ndarray) -> Rays:
+        """Rays of mask pixels that cross the hull; with a background, rays of all pixels."""
+        is_open = self.budget.far_samples > 0
+        count = OPEN_PROBES if is_open else PROBES
+        pixels = HostPixels(scene, windows).pixels(np.random.default_rng(0), count, scene.n_views)
+        if is_open or pixels.mask is None:
+            return pixels.rays
+        rays = pixels.rays.at(pixels.mask[:, 0] > MASK_THRESHOLD)
+        return rays.at(self.grid.crosses(rays))
+
+    # state
+
+    def see(self, views: Posed) -> None:
+        """Take the cameras of a scene."""
+        self.grid.see(views)
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The hull, the cells, the numbers of active levels, the backdrop of derived masks."""
@@ -126,40 +346,24 @@ class Region(Part):
         return derived | {
             "hull": self.grid.hull,
             "cells": self.grid.cells,
-            "levels": np.array([field.active for field in self._grids]),
+            "levels": np.array([field.active for field in self._leveled]),
             "prunes_after": np.array([self.prunes_after]),
             "least_step": np.array([self.least_step]),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        require_alike(self.buffers(), buffers, f"model.{self.conf.block}.cells")
+        require_alike(PackedEstimator.buffers(self), buffers, f"model.{self.conf.block}.cells")
         hull, cells, levels = (buffers[name] for name in ("hull", "cells", "levels"))
-        have = all(1 <= active <= field.conf.levels for field, active in zip(self._grids, levels, strict=True))
-        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not have:
+        exist = all(1 <= active <= field.levels for field, active in zip(self._leveled, levels, strict=True))
+        if not hull.any() or cells.max() > SOLID or cells[~hull].any() or not exist:
             raise ValueError("its hull, cells or levels are not those of a training")
         self.grid.enclose(hull)
         self.grid.set(cells)
         self.backdrop = buffers.get(BACKDROP, self.backdrop)
         self.prunes_after, self.least_step = int(buffers["prunes_after"][0]), float(buffers["least_step"][0])
-        for field, active in zip(self._grids, levels, strict=True):
+        for field, active in zip(self._leveled, levels, strict=True):
             field.active = int(active)
-
-
-class PackedEstimator(Estimator):
-    """An estimator that samples the occupied cells of a region."""
-
-    def __init__(self, region: Region, *others: Part) -> None:
-        self.region, self.parts = region, (region, *others)
-
-    def after_collapse(self, step: int) -> str:
-        """Disable pruning before this step; returns the end of a sentence about it."""
-        self.region.prunes_after = step
-        return f", and no cells are pruned before step {step}"
-
-    def behind(self, background_rgb: np.ndarray | None) -> np.ndarray | None:
-        """The background colour [3] of rays; None for black."""
-        return background_rgb if self.region.backdrop is None else self.region.backdrop
 
 
 def samples_at(near: PackedSamples, step: float) -> RaySamples:
@@ -168,58 +372,11 @@ def samples_at(near: PackedSamples, step: float) -> RaySamples:
     return RaySamples(near.points, near.directions, deltas, near.offsets, near.depths)
 
 
-def visible_of(found: PackedSamples, weights: Var) -> tuple[PackedSamples, np.ndarray]:
-    """Those of an image's samples whose weight is not negligible, and their rows; waits for the device."""
-    is_kept = above(weights, LEAST_WEIGHT)
-    rows = np.flatnonzero(is_kept.numpy())
-    rows = rows if len(rows) else np.zeros(1, rows.dtype)  # operations need a row: a sample of no ray
-    return compact(found, is_kept, len(rows)), rows
-
-
-def above(weights: Var, least: float) -> Var:
-    """Which samples have a weight above `least`: bool [S]."""
-    return (weights <= least).logical_not()[:, 0]
-
-
-def density_weights(alpha: Var, offsets: Var) -> Var:
-    """Weights [S, 1] of samples with opacities [S, 1]; offsets int32 [R + 1]. Those with transmittance have one."""
-    return packed_weights(_floored(alpha), offsets)[0]
-
-
-def transmitted(alpha: Var, offsets: Var) -> Var:
-    """Which samples with opacities [S, 1] are reached with a transmittance above LEAST_TRANSMITTANCE: bool [S]."""
-    floored = _floored(alpha)
-    return (packed_weights(floored, offsets)[0] <= LEAST_TRANSMITTANCE * floored).logical_not()[:, 0]
-
-
-def _floored(alpha: Var) -> Var:
-    return jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
-
-
-def passes(transmittance: Var) -> Var:
-    """Whether rays with this transmittance of the region [R, 1] see what is behind it: bool [R]."""
-    return (transmittance <= LEAST_TRANSMITTANCE).logical_not()[:, 0]
-
-
-def lost_share(before: np.ndarray, after: np.ndarray) -> float:
-    """The fraction of the previously opaque rays [R] that lose half of their opacity; 0 if there are none."""
-    is_opaque = before > OPAQUE
-    return float((after[is_opaque] < 0.5 * before[is_opaque]).mean()) if is_opaque.any() else 0.0
-
-
-def surface_weights(found: PackedSamples, sdf: Var, inv_s: Var, step: float) -> tuple[Var, Var]:
-    """Approximate weights [S, 1] of samples at distance `step` with these signed distances [S, 1], and the
-    transmittance of their rays [R, 1]; inv_s: [1].
-
-    The slope of the distance at a sample is the mean of those to both neighbours on its ray.
-    """
-    number, one = jt.index(sdf.shape, dim=0), jt.full((1, 1), -1.0)
-    slopes = (sdf[1:] - sdf[:-1]) / jt.maximum(found.depths[1:] - found.depths[:-1], step)
-    after, before = jt.concat([slopes, one], dim=0), jt.concat([one, slopes], dim=0)
-    is_first = number == found.offsets[found.rays].unsqueeze(1)
-    is_last = number + 1 == found.offsets[found.rays + 1].unsqueeze(1)
-    # At both ends of a ray the one difference there is; of a single sample -1, perpendicular to the surface.
-    after = jt.ternary(is_last, jt.ternary(is_first, jt.full_like(before, -1.0), before), after)
-    cos = (0.5 * (jt.ternary(is_first, after, before) + after)).clamp(-1.0, 1.0)
-    alpha = section_alpha(sdf, cos, jt.full_like(sdf, step), inv_s, NO_ANNEALING)
-    return packed_weights(alpha, found.offsets)
+def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSamples:
+    """The samples of the rays start to stop - 1, the last ray with those of no ray; waits for the device."""
+    values = {name: value.numpy() for name, value in vars(one).items()}
+    offsets = values.pop("offsets")
+    rows = slice(offsets[start], None if is_last else offsets[stop])
+    cut = {name: value[rows] for name, value in values.items() if name != "kept"}
+    cut |= {"offsets": offsets[start : stop + 1] - offsets[start], "rays": np.maximum(cut["rays"] - start, 0)}
+    return PackedSamples(kept=one.kept, **{name: jt.array(value).stop_grad() for name, value in cut.items()})

@@ -2,69 +2,80 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from data.rays import Rays
 from data.scenes.scene import Scene
-from models.estimators import packed
+from models.estimators.budget import Sizes
 from models.estimators.conf import RadianceConfig
 from models.estimators.occupancy import EmptyCells
-from models.estimators.packed import PackedEstimator, Region
-from models.estimators.sampler import PackedBatch, PackedSampler, Seen, Sizes
+from models.estimators.packed import PackedEstimator, samples_at
+from models.estimators.schedule import Schedule
+from models.estimators.visibility import REACHED, above, density_weights, visible_of
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact
 from models.ops.volrend import alpha_from_density
+from models.plan import TrainingPlan
 from models.structs import Array, RaySamples, Var
 
 
 class RadianceOccupancyEstimator(PackedEstimator):
     """Cells are pruned by opacity; samples with negligible transmittance are skipped."""
 
-    def __init__(self, conf: RadianceConfig, region: Region, field: RadianceField) -> None:
-        self.empty_cells = EmptyCells(region.grid, conf.threshold, f"model.{conf.block}.cells")
-        super().__init__(region, self.empty_cells)
-        self._conf, self._field = conf, field
+    def __init__(self, schedule: Schedule, plan: TrainingPlan, field: RadianceField, conf: RadianceConfig) -> None:
+        super().__init__(schedule, plan, field.leveled)
+        self._margin = conf.hull_margin
+        self.empty_cells = EmptyCells(self.grid, conf.threshold, f"model.{conf.block}.cells")
+        self._field = field
 
-    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
-        """Batches of rays that may cross the hull of the masks; initialises a training."""
-        self.region.carve(scene, self._conf.hull_margin)
-        self.region.see(scene)
-        return PackedSampler(scene, self.region, batch_size, generator, self._visible)
+    def fit(self, scene: Scene) -> None:
+        """Take the hull of the masks, and the cameras."""
+        self.carve(scene, self._margin)
+        self.see(scene)
 
-    def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
-        """The samples of a batch."""
-        return packed.samples_at(batch.near, batch.step)
-
-    def _visible(self, found: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes) -> Seen:
-        return compact(found, packed.above(self._weights(found, step), packed.REACHED), sizes.near), None, None
+    def visible(
+        self, traversed: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes
+    ) -> tuple[PackedSamples, None, None]:
+        """The samples that light reaches."""
+        return compact(traversed, above(self._weights(traversed, step), REACHED), sizes.visible), None, None
 
     def before_step(self, step: int) -> None:
-        """See `Region.before_step`."""
-        self.region.before_step(step, self.prune, lambda: self._conf.last_step)
-        if step < self.region.first_pruning:
+        """See `PackedEstimator.before_step`."""
+        super().before_step(step)
+        if step < self.first_pruning:
             self.empty_cells.forget()
 
     def prune(self) -> None:
         """Evaluate some cells and mark those without opacity as empty."""
-        side = self.region.grid.side
+        side = self.grid.side
         self.empty_cells.update(lambda points: 1.0 - np.exp(-self.extracted(points)[:, 0] * side))
 
     def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
         """The visible samples of the first rays of an image, and the number of these rays; waits for the device."""
-        step = self._conf.last_step
-        found = self.region.march_view(rays, step)
-        near, _ = packed.visible_of(found, self._weights(found, step))
-        return packed.samples_at(near, step), near.offsets.shape[0] - 1
+        step = self.resolving_step()
+        traversed = self.march_view(rays, step)
+        near, _ = visible_of(traversed, self._weights(traversed, step))
+        return samples_at(near, step), near.offsets.shape[0] - 1
 
-    def _weights(self, found: PackedSamples, step: float) -> Var:
+    def _weights(self, samples: PackedSamples, step: float) -> Var:
         with jt.no_grad():
-            alpha = alpha_from_density(self._field.density(found.points), step)
-            return packed.density_weights(alpha, found.offsets)
+            return density_weights(alpha_from_density(self._field.density(samples.points), step), samples.offsets)
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """Density [P, 1] at points [P, 3]; 0 outside the hull."""
         with jt.no_grad():
             density = self._field.density(jt.array(points)).numpy()
-        density[~self.region.grid.hull[self.region.grid.indices(points)]] = 0.0
+        density[~self.grid.hull[self.grid.indices(points)]] = 0.0
         return density
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """The cells, and how often each was found empty."""
+        return super().buffers() | self.empty_cells.buffers()
+
+    def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
+        """Restore `buffers`; raises ValueError if they do not fit."""
+        super().load_buffers(buffers)
+        self.empty_cells.load_buffers(buffers)

@@ -12,63 +12,93 @@ from data.scenes.scene import Scene
 from data.scenes.sparse import well_supported
 from models.estimators.conf import InsideConfig
 from models.estimators.occupancy import SeenSpace
-from models.estimators.packed import PackedEstimator, Region, Shown, samples_at, surface_weights, visible_of
-from models.estimators.sampler import PackedBatch, PackedSampler
-from models.fields.protocol import STEEPEST, DistanceField
-from models.fields.sdf import SingleVarianceNetwork
+from models.estimators.packed import PackedBatch, PackedEstimator, samples_at
+from models.estimators.schedule import Schedule
+from models.estimators.visibility import surface_weights, visible_of
+from models.fields.protocol import STEEPEST, Leveled, SurfaceFields
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples
-from models.plan import NONE
+from models.plan import NONE, TrainingPlan
 from models.structs import MASK_THRESHOLD, Array, RaySamples, Var
 
+ViewSamples = tuple[RaySamples, np.ndarray, int]  # visible samples of an image, their rows, and number of their rays
 CELL_HALF_DIAGONAL = 0.5 * 3**0.5  # in edge lengths of a cell
 
 
-class SurfaceCells:
-    """The cells within a band around the surface, whose width shrinks with 1 / inv_s, and the field in them."""
+class SurfaceEstimator(PackedEstimator):
+    """A surface in occupied cells: those within a band around it, whose width shrinks with 1 / inv_s."""
 
-    def __init__(self, region: Region, sdf: DistanceField, sharpness: SingleVarianceNetwork, shell: float) -> None:
-        """`shell`: half the width of the band, in 1 / inv_s; cells farther from the surface are empty or solid."""
-        self._region, self.sdf, self.sharpness, self._shell = region, sdf, sharpness, shell
-        self.points: np.ndarray | None = None  # SfM points in the hull, if they are used in training
+    def __init__(
+        self, schedule: Schedule, plan: TrainingPlan, fields: SurfaceFields, band: float, *others: Leveled, far: int = 0
+    ) -> None:
+        """`band`: half the width of the band, in 1 / inv_s; cells farther from the surface are empty or solid.
 
-    def fit(self, scene: Scene) -> None:
-        """Select the SfM points in the hull, if they are used in training."""
-        region = self._region
-        if region.plan.points.value != NONE and scene.points is not None:
-            xyz = well_supported(training_points(scene.points)).astype(np.float32)
-            xyz = xyz[region.grid.hull[region.grid.indices(xyz)] & (np.abs(xyz).max(axis=1) < 1)]
-            self.points = xyz if len(xyz) else None
-        region.points = self.points
+        others: further fields with levels; `far`: maximum number of samples of the background.
+        """
+        super().__init__(schedule, plan, [fields.sdf, *others], far)
+        self._sdf, self._sharpness, self._band = fields.sdf, fields.sharpness, band
+
+    # what a subclass defines
+
+    def see_view(self, rays: Rays, traversed: PackedSamples, weights: Var, transmittance: Var) -> ViewSamples:
+        """The visible ones of an image's samples, which have these weights [S, 1] on rays with this transmittance
+        [R, 1]; waits for the device.
+        """
+        raise NotImplementedError
+
+    def free_rays(self, batch: PackedBatch) -> Array | None:
+        """Whether each ray passes beside the object, bool [R]; None if that is not known."""
+        raise NotImplementedError
+
+    def seen_space(self, spacing: float) -> SeenSpace | None:
+        """See `LevelSet`; None where masks bound the mesh."""
+        return None
+
+    # the field
+
+    def sfm_points(self, scene: Scene) -> np.ndarray | None:
+        """The well supported SfM points in the hull, float32 [P, 3]; None if there are none, or the plan uses none."""
+        if scene.points is None or self.plan.points.value == NONE:
+            return None
+        xyz = well_supported(training_points(scene.points)).astype(np.float32)
+        xyz = xyz[self.grid.hull[self.grid.indices(xyz)] & (np.abs(xyz).max(axis=1) < 1)]
+        return xyz if len(xyz) else None
+
+    # cells
 
     def prune(self) -> None:
         """Mark cells outside the band around the surface as empty or solid."""
-        reach = self.reach + self._shell / self.inv_s()
+        reach = self.reach + self._band / self.inv_s()
         sdf = self.hull_distances(reach)
-        self._region.grid.update(sdf > reach, sdf < -reach)
+        self.grid.update(sdf > reach, sdf < -reach)
 
-    def weights(self, found: PackedSamples, step: float) -> tuple[Var, Var]:
+    def weights(self, samples: PackedSamples, step: float) -> tuple[Var, Var]:
         """See `surface_weights`."""
         with jt.no_grad():
-            return surface_weights(found, self.sdf.at_weights().distance(found.points), self.sharpness(), step)
+            return surface_weights(samples, self._sdf.at_weights().distance(samples.points), self._sharpness(), step)
 
     def inv_s(self) -> float:
         """The current inv_s; waits for the device."""
         with jt.no_grad():
-            return float(self.sharpness().item())
+            return float(self._sharpness().item())
 
     def distances(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1] of the field at points [P, 3], unmodified."""
         with jt.no_grad():
-            return self.sdf.at_weights().distance(jt.array(points)).numpy()
+            return self._sdf.at_weights().distance(jt.array(points)).numpy()
 
-    def extracted(self, points: np.ndarray) -> np.ndarray:
+    @property
+    def outward(self) -> Callable[[np.ndarray], np.ndarray]:
+        """The field of a mesh, see `LevelSet`."""
+        return self.trained_distances
+
+    def trained_distances(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1] for mesh extraction at points [P, 3]: those of the field where it is trained.
 
         Outside the hull the value is at least the distance to the hull. In solid cells, which no ray reaches and which
         may contain spurious zero crossings, it is negative.
         """
-        sdf, grid = self.distances(points), self._region.grid
+        sdf, grid = self.distances(points), self.grid
         at = grid.indices(points)
         outside, is_solid = ~grid.hull[at], grid.cells[at] == SOLID
         sdf[outside] = np.maximum(sdf[outside], grid.to_hull(points[outside]))
@@ -80,14 +110,14 @@ class SurfaceCells:
         """Half the diagonal of a cell: with less than minus this at its centre, all of it is inside the surface, if the
         gradient norm of the signed distance is 1.
         """
-        return self._region.grid.side * CELL_HALF_DIAGONAL
+        return self.grid.side * CELL_HALF_DIAGONAL
 
     def hull_distances(self, reach: float) -> np.ndarray:
         """The signed distances of the field at the centres of the hull's cells, [P].
 
         A cell that is farther than `reach` from the surface according to the centre of its block has the value there.
         """
-        grid = self._region.grid
+        grid = self.grid
         centres, block = grid.blocks()
         distances = self.distances(centres)[block, 0]
         is_near = np.abs(distances) <= reach + STEEPEST * self.reach  # which also is the distance of the two centres
@@ -96,53 +126,37 @@ class SurfaceCells:
         return distances
 
 
-class SurfaceOccupancyEstimator(PackedEstimator):
+class SurfaceOccupancyEstimator(SurfaceEstimator):
     """A surface inside masks; all samples in occupied cells are evaluated."""
 
-    seen_space: Callable[[float], SeenSpace | None] | None = None  # see `LevelSet`; masks bound the mesh
+    has_hidden = False
 
-    def __init__(self, conf: InsideConfig, region: Region, surface: SurfaceCells) -> None:
-        super().__init__(region)
-        self._conf, self.surface = conf, surface
+    def __init__(self, schedule: Schedule, plan: TrainingPlan, fields: SurfaceFields, conf: InsideConfig) -> None:
+        super().__init__(schedule, plan, fields, conf.shell)
+        self._margin = conf.hull_margin
 
-    def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedSampler:
-        """Batches of rays that may cross the hull of the masks; initialises a training."""
-        self.region.carve(scene, self._conf.hull_margin)
-        self.region.see(scene)
-        self.surface.fit(scene)
-        return PackedSampler(scene, self.region, batch_size, generator)
-
-    def sample(self, batch: PackedBatch, *unused: object) -> RaySamples:
-        """The samples of a batch."""
-        return samples_at(batch.near, batch.step)
+    def fit(self, scene: Scene) -> None:
+        """Take hull and SfM points of a scene."""
+        self.carve(scene, self._margin)
+        self.see(scene)
+        self.points = self.sfm_points(scene)
 
     def before_step(self, step: int) -> None:
-        """See `Region.before_step`.
+        """See `PackedEstimator.before_step`.
 
         Each step begins with an inv_s of at most `plan.largest_inv_s` / `last_step`. Of a sharper surface, a single
         sample has the colour of a ray, wherever in its step it is, and few samples are near enough to the surface to
         move it.
         """
-        bound = self.region.plan.largest_inv_s.value
-        if bound is not None:
-            self.surface.sharpness.limit(bound / self.region.conf.last_step)
-        self.region.before_step(step, self.surface.prune, self.resolving_step)
-
-    def resolving_step(self) -> float:
-        """The step size that resolves the current field, used for images."""
-        return self.region.conf.last_step
+        if (bound := self.plan.largest_inv_s.value) is not None:
+            self._sharpness.limit(bound / self.conf.last_step)
+        super().before_step(step)
 
     def free_rays(self, batch: PackedBatch) -> Array | None:
-        """Whether each ray passes beside the object according to its mask, bool [R]; None without masks."""
+        """Rays outside the masks."""
         return None if batch.mask is None else batch.mask[:, 0] <= MASK_THRESHOLD
 
-    def view_samples(self, rays: Rays, found: PackedSamples, seen: tuple[Var, Var]) -> Shown:
-        """The visible ones of an image's samples, from weights and transmittance; waits for the device."""
-        del rays
-        near, rows = visible_of(found, seen[0])
+    def see_view(self, rays: Rays, traversed: PackedSamples, weights: Var, transmittance: Var) -> ViewSamples:
+        """See `SurfaceEstimator.see_view`."""
+        near, rows = visible_of(traversed, weights)
         return samples_at(near, self.resolving_step()), rows, near.offsets.shape[0] - 1
-
-    @property
-    def extracted(self) -> Callable[[np.ndarray], np.ndarray]:
-        """See `SurfaceCells.extracted`."""
-        return self.surface.extracted

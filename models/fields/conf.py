@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, excerpt, limits
 from models.ops.sizes import (
@@ -18,6 +18,10 @@ from models.ops.sizes import (
     grid_sizes,
 )
 
+# The names of the blocks below `model`.
+SDF_NETWORK, SDF_GRID = "sdf_network", "sdf_grid"
+RENDERING_NETWORK, COLOR_GRID = "rendering_network", "color_grid"
+NERF, DENSITY_GRID = "nerf", "density_grid"
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer
 MAX_LOG2_ROWS = 24  # per level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
@@ -67,6 +71,11 @@ class NerfConfig:
         if any(layer < 0 or layer == self.D - 1 for layer in self.skips):
             words = f"must not be negative nor the last layer, {self.D - 1}"
             raise ConfigError(f"model.nerf.skips = {excerpt(self.skips)}: {words}")
+
+    def fits(self, model: Any) -> tuple[int, tuple[str, ...]]:
+        """See `ColorConfig.fits`; as the radiance field of a model."""
+        self.check(3, f"where model.type = {model.type}")
+        return self.parameters, (NERF,)
 
     @property
     def trunk(self) -> Widths:
@@ -161,6 +170,13 @@ class ColorConfig:
         if self.d_in != input_width(self.mode):
             raise ConfigError(f"{block}.d_in = {self.d_in}: must be {input_width(self.mode)} for mode = {self.mode}")
 
+    def fits(self, model: Any, features: int, source: str) -> tuple[int, tuple[str, ...]]:
+        """The number of trained parameters, and the blocks that determine them; raises ConfigError if it does not fit
+        a surface with this number of features, which the key `source` sets.
+        """
+        self.check(features, source)
+        return self.parameters, (RENDERING_NETWORK,)
+
     @property
     def widths(self) -> Widths:
         """Inputs and outputs of each layer; the encoded view direction is an input if the mode uses it."""
@@ -242,7 +258,7 @@ class SdfGridConfig(GridConfig):
 
     bias: float | Auto = limits(AUTO, at_least=LEAST_BIAS, at_most=LARGEST_BIAS)
 
-    block: ClassVar[str] = "sdf_grid"
+    block: ClassVar[str] = SDF_GRID
 
     @property
     def radius(self) -> float:
@@ -256,14 +272,33 @@ class DensityGridConfig(GridConfig):
 
     density: float = limits(4.0, at_least=LEAST_DENSITY, at_most=LARGEST_DENSITY)
 
-    block: ClassVar[str] = "density_grid"
+    block: ClassVar[str] = DENSITY_GRID
+
+    def fits(self, model: Any) -> tuple[int, tuple[str, ...]]:
+        """See `ColorConfig.fits`; as the radiance field of a model."""
+        self.check()
+        color = model.block(RENDERING_NETWORK)
+        color.check(self.features, "model.density_grid.d_feature")
+        if color.mode != NO_NORMAL:
+            raise ConfigError(
+                f"model.rendering_network.mode = {color.mode}: a radiance field has no normals; must be {NO_NORMAL} "
+                f"where model.type = {model.type}"
+            )
+        return self.parameters + color.parameters, (DENSITY_GRID, RENDERING_NETWORK)
 
 
 @dataclass(frozen=True)
 class ColorGridConfig(TableConfig):
     """A feature grid for the colour network, in addition to the features of the surface."""
 
-    block: ClassVar[str] = "color_grid"
+    block: ClassVar[str] = COLOR_GRID
+
+    def fits(self, model: Any, features: int, source: str) -> tuple[int, tuple[str, ...]]:
+        """See `ColorConfig.fits`."""
+        self.check()
+        color = model.block(RENDERING_NETWORK)
+        color.check(features, source)
+        return self.table_parameters + self.network(color).parameters, (COLOR_GRID, RENDERING_NETWORK)
 
     def network(self, color: ColorConfig) -> ColorConfig:
         """The network of the block `rendering_network` with the features of all levels as further inputs."""

@@ -7,27 +7,24 @@ the other (Neuralangelo, arXiv 2306.03092, section 3.2).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 import numpy as np
 
-from models.config.blocks import BETA_1
 from models.fields.conf import DensityGridConfig, GridConfig, SdfGridConfig
+from models.fields.fitting import fit_distances
 from models.fields.layers import Layered, first_table, uniform_init
-from models.fields.protocol import DistanceAtWeights
+from models.fields.protocol import DistanceAtWeights, Draw
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip
 from models.ops.grid_sdf import active_weights, grid_sdf, grid_values, with_network
 from models.ops.network import Weights
 from models.ops.sizes import POINT, GridSizes
-from models.ops.update import AdamStep, Update, adam
 from models.structs import Var
 
 # standard deviation of the last layer's initial weights for the feature: large enough that features differ
 FEATURE_SPREAD = 0.1
-# Of Adam, to initial distances: the mean error no longer falls
-FITTING_STEPS, FITTING_RATE = 200, 0.01
 # Clamp of the network's output: e^15 is opaque within a millionth of the sphere's radius, and its gradient is finite.
 LARGEST_LOG = 15.0
 
@@ -45,11 +42,15 @@ class GridField(Layered):
         self.table = first_table(conf.sizes, rng)
         self.add_layers(layers, weight_norm=False)
 
+    @property
+    def levels(self) -> int:
+        """The number of levels."""
+        return self.conf.levels
+
     def activate(self, first: int, progress: float) -> None:
-        """Activate `first` levels at progress 0, and further ones at equal intervals, all at progress 1."""
-        levels = self.conf.levels
-        first = min(first, levels)
-        self.active = min(levels, first + int((levels - first + 1) * progress))
+        """See `Leveled`."""
+        first = min(first, self.levels)
+        self.active = min(self.levels, first + int((self.levels - first + 1) * progress))
 
     @property
     def sizes(self) -> GridSizes:
@@ -73,7 +74,7 @@ class SDFGrid(GridField):
         super().__init__(conf, rng, _sphere(rng, conf))
 
     def begin_with_sphere(self, radius: float, is_inverted: bool = False) -> None:
-        """Reset the initial output to that of a sphere of this radius; inverted: positive within it."""
+        """See `DistanceField`."""
         last, sign = self.layers()[-1], -1.0 if is_inverted else 1.0
         weight, bias = last.weight.numpy().copy(), last.bias.numpy().copy()
         weight[0], bias[0] = sign * np.abs(weight[0]), -sign * radius
@@ -81,27 +82,17 @@ class SDFGrid(GridField):
             parameter.update(jt.array(values))
             parameter.start_grad()
 
-    def begin_with(self, draw: Callable[[], tuple[np.ndarray, np.ndarray]], levels: int) -> None:
-        """Fit the initial output of the first levels to signed distances.
-
-        `draw` returns points float32 [P, 3] and their distances [P, 1], others at each call.
-        """
+    def begin_with(self, draw: Draw, levels: int) -> None:
+        """See `DistanceField`."""
         self.activate(levels, 0.0)
         sizes = self.sizes
-        parameters = [self.table, *(value for layer in self.layers() for value in (layer.weight, layer.bias))]
-        firsts, seconds = ([jt.zeros(value.shape) for value in parameters] for _ in range(2))
-        for step in range(1, FITTING_STEPS + 1):
-            points, distances = map(jt.array, draw())
-            found = grid_values(points, table=self.table, weights=self.weights(sizes), sizes=sizes)[:, :1]
-            gradients = jt.grad((found - distances).abs().mean(), parameters)
-            before = Update(parameters, firsts, seconds, jt.array(np.ones(1, bool)))
-            rate = FITTING_RATE / (1.0 - BETA_1**step)
-            after = adam(before, gradients, [rate] * len(parameters), AdamStep.after(step))
-            jt.sync([*after.parameters, *after.exp_avg, *after.exp_avg_sq])
-            for parameter, value in zip(parameters, after.parameters, strict=True):
-                parameter.update(value.detach())
-                parameter.start_grad()
-            firsts, seconds = after.exp_avg, after.exp_avg_sq
+
+        def distance(points: Var) -> Var:
+            return grid_values(points, table=self.table, weights=self.weights(sizes), sizes=sizes)[:, :1]
+
+        fit_distances(
+            [self.table, *(one for layer in self.layers() for one in (layer.weight, layer.bias))], distance, draw
+        )
 
     def at_weights(self) -> DistanceAtWeights:
         """The field with its current parameters."""

@@ -7,7 +7,7 @@ points.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,6 +17,8 @@ from models.structs import FieldOutput, RadianceOutput, Var
 
 # The eikonal loss keeps the norm of the SDF gradient near 1; between two points it is assumed not to exceed this.
 STEEPEST = 1.5
+# Points float32 [P, 3] and their distances [P, 1], others at each call.
+Draw = Callable[[], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
@@ -27,11 +29,30 @@ class DistanceAtWeights:
     evaluate: Callable[[Var], FieldOutput]  # differentiable in the parameters
 
 
-class DistanceField(Protocol):
+class Leveled(Protocol):
+    """A field with levels, such as those of a grid, which a training activates one after the other."""
+
+    active: int  # number of active levels
+
+    @property
+    def levels(self) -> int:
+        """The number of levels; 0 for a field without."""
+
+    def activate(self, first: int, progress: float) -> None:
+        """Activate `first` levels at progress 0, and further ones at equal intervals, all at progress 1."""
+
+
+class DistanceField(Leveled, Protocol):
     """A signed-distance field, negative inside the object."""
 
     def at_weights(self) -> DistanceAtWeights:
         """The field bound to its current parameters."""
+
+    def begin_with_sphere(self, radius: float, is_inverted: bool = False) -> None:
+        """Reset the initial distances to those of a sphere of this radius; inverted: positive within it."""
+
+    def begin_with(self, draw: Draw, levels: int) -> None:
+        """Fit the initial distances, with the first `levels` active."""
 
 
 class ColorField(Protocol):
@@ -48,13 +69,26 @@ class ColorField(Protocol):
         """
 
 
+class Sharpness(Protocol):
+    """The learned inv_s, 1/s of the paper."""
+
+    def __call__(self) -> Var:
+        """inv_s [1] (`execute` of a module)."""
+
+    def reset(self, inv_s: float) -> None:
+        """Replace the parameter by that of this inv_s."""
+
+    def limit(self, inv_s: float) -> None:
+        """Reduce the parameter to that of this inv_s if it is larger; does not wait for the device."""
+
+
 @dataclass(frozen=True)
 class SurfaceFields:
     """The networks of a surface."""
 
     sdf: DistanceField
     color: ColorField
-    sharpness: Callable[[], Var]  # inv_s [1], 1/s of the paper
+    sharpness: Sharpness
 
     @property
     def networks(self) -> dict[str, Any]:
@@ -69,6 +103,10 @@ class RadianceField(Protocol):
     @property
     def networks(self) -> dict[str, Any]:
         """The trained networks, by their names in checkpoints."""
+
+    @property
+    def leveled(self) -> Sequence[Leveled]:
+        """Those with levels."""
 
     def density(self, points: Var) -> Var:
         """Densities only, [P, 3] -> [P, 1], per working-frame unit."""

@@ -82,6 +82,11 @@ class NerfField:
         """NeRF's network by its name in checkpoints."""
         return {self.name: self.network}
 
+    @property
+    def leveled(self) -> tuple[()]:
+        """It has no levels."""
+        return ()
+
     def density(self, points: Var) -> Var:
         """See `RadianceField`."""
         return softplus(self.network(points, jt.zeros((points.shape[0], 3)))[0])
@@ -118,6 +123,11 @@ class GridRadianceField:
     def networks(self) -> dict[str, jt.nn.Module]:
         """The networks of density and colour by their names in checkpoints."""
         return {"density_grid": self.grid, "color_network": self.color}
+
+    @property
+    def leveled(self) -> tuple[DensityGrid]:
+        """The grid of the density."""
+        return (self.grid,)
 
     def density(self, points: Var) -> Var:
         """See `RadianceField`."""

@@ -7,8 +7,10 @@ from functools import partial
 import numpy as np
 
 from models.fields.conf import SdfConfig, VarianceConfig
+from models.fields.fitting import fit_distances
 from models.fields.layers import Layered, geometric_init, uniform_init
-from models.fields.protocol import DistanceAtWeights
+from models.fields.protocol import DistanceAtWeights, Draw
+from models.fields.state import named_parameters
 from models.machine.backend import jt
 from models.ops.network import Weights
 from models.ops.sdf_mlp import sdf_field
@@ -45,6 +47,27 @@ class SDFNetwork(Layered):
         )
         weights = Weights([layer.parts() for layer in self.layers()])
         return DistanceAtWeights(NetworkDistance(weights, sizes), partial(sdf_field, weights=weights, sizes=sizes))
+
+    active = levels = 0  # see `Leveled`
+
+    def activate(self, first: int, progress: float) -> None:
+        """It has no levels."""
+
+    def begin_with_sphere(self, radius: float, is_inverted: bool = False) -> None:
+        """See `DistanceField`; without `geometric_init`, the initial distances are random whatever the radius."""
+        conf, last, sign = self.conf, self.layers()[-1], -1.0 if is_inverted else 1.0
+        if not conf.geometric_init or (radius * conf.scale, is_inverted) == (conf.bias, conf.inside_outside):
+            return
+        row = last.weight_v if conf.weight_norm else last.weight
+        weight, bias = row.numpy().copy(), last.bias.numpy().copy()
+        weight[0], bias[0] = sign * np.abs(weight[0]), -sign * radius * conf.scale
+        for parameter, values in ((row, weight), (last.bias, bias)):
+            parameter.update(jt.array(values))
+            parameter.start_grad()
+
+    def begin_with(self, draw: Draw, levels: int) -> None:
+        """See `DistanceField`."""
+        fit_distances([*named_parameters(self).values()], lambda points: self(points).sdf, draw)
 
     def execute(self, points: Var) -> FieldOutput:
         """Signed distance, feature and gradient at points [P, 3], differentiable in the parameters."""

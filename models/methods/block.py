@@ -98,28 +98,32 @@ class SurfaceConfig(ChosenFieldsConfig):
     """Blocks of a method with a selectable signed distance and colour."""
 
     variance_network: VarianceConfig
-    defaults = {"surface": SDF_NETWORK, "color": RENDERING_NETWORK}
-    choices = {"surface": SURFACES, "color": COLORS}
+    defaults: ClassVar[Mapping[str, str]] = {"surface": SDF_NETWORK, "color": RENDERING_NETWORK}
+    choices: ClassVar[Mapping[str, Mapping[str, Any]]] = {"surface": SURFACES, "color": COLORS}
     surface: str = DEFAULT  # block of the signed-distance field, a key of fields.registry.SURFACES
     color: str = DEFAULT  # block of the colour field, a key of fields.registry.COLORS
 
     def check_fields(self) -> None:
         """Raises ConfigError for unknown fields and for fields that do not fit each other."""
         self.check_choices()
-        surface = self.block(self.surface)
-        surface.check()
-        source = FEATURES_OF.get(self.surface, f"the features of model.{self.surface}")
-        COLORS[self.color].check(self, surface.features, source)
+        self.block(self.surface).check()
+        self._fitted()
+
+    def _fitted(self) -> tuple[int, tuple[str, ...]]:
+        features = self.block(self.surface).features
+        return self.block(self.color).fits(
+            self, features, FEATURES_OF.get(self.surface, f"the features of model.{self.surface}")
+        )
 
     @property
     def field_parameters(self) -> int:
         """Trained parameters of signed distance, colour and inv_s."""
-        return 1 + self.block(self.surface).parameters + COLORS[self.color].parameters(self)
+        return 1 + self.block(self.surface).parameters + self._fitted()[0]
 
     @property
     def field_blocks(self) -> tuple[str, ...]:
         """The blocks that determine the weights of signed distance and colour."""
-        return (self.surface, *COLORS[self.color].blocks)
+        return (self.surface, *self._fitted()[1])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,14 +143,14 @@ class RadianceFieldConfig(ChosenFieldsConfig):
     def check_fields(self) -> None:
         """Raises ConfigError for an unknown field, and for blocks that do not fit each other."""
         self.check_choices()
-        RADIANCE[self.radiance_field].check(self)
+        self.block(self.radiance_field).fits(self)
 
     @property
     def parameters(self) -> int:
         """Trained parameters of the field."""
-        return RADIANCE[self.radiance_field].parameters(self)
+        return self.block(self.radiance_field).fits(self)[0]
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that determine the weights of the field."""
-        return RADIANCE[self.radiance_field].blocks
+        return self.block(self.radiance_field).fits(self)[1]

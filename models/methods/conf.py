@@ -36,7 +36,7 @@ from models.config.strict import (
 )
 from models.fields.conf import INITIALISATION_KEYS
 from models.methods.block import DEFAULT, ModelConfig
-from models.methods.neus.conf import NEUS
+from models.methods.confs import NEUS
 from models.methods.registry import METHODS
 
 MODEL = "model"

@@ -9,10 +9,8 @@ from typing import Any
 from models.config.blocks import TrainConfig
 from models.config.hocon import base_values, same
 from models.methods.block import ModelConfig
-from models.methods.fast.conf import FastNeRFConfig
+from models.methods.confs import FastNeRFConfig, NeRFConfig, NeuSConfig
 from models.methods.gaussians.conf import GaussiansConfig
-from models.methods.nerf.conf import NeRFConfig
-from models.methods.neus.conf import NeuSConfig
 from models.plan import (
     DEPTH_MAPS,
     GIVEN,

@@ -19,9 +19,9 @@ from models.plan import TrainingPlan
 from models.rendering.conf import EXPOSURE, PhotographsConfig
 from models.rendering.loss_table import terms_of, weights_of
 from models.rendering.losses import LOSSES
-from models.rendering.protocol import OfRays, Output, RayBatch
+from models.rendering.protocol import OfRays, Output
 from models.rendering.terms import binary_mask
-from models.structs import Noise, Term, Var
+from models.structs import Noise, RayBatch, Term, Var
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
@@ -62,9 +62,8 @@ class VolumeModel(Model):
         return self.estimator.sampler(scene, batch_size, generator)
 
     def see(self, views: Posed) -> None:
-        """See `Part.see`."""
-        for part in self.estimator.parts:
-            part.see(views)
+        """See `Estimator.see`."""
+        self.estimator.see(views)
 
     def begin(self) -> None:
         """See `Estimator.begin`."""
@@ -114,11 +113,8 @@ class VolumeModel(Model):
 
     def buffers(self) -> dict[str, np.ndarray]:
         """The buffers of the estimator."""
-        return {name: value for part in self.estimator.parts for name, value in part.buffers().items()}
+        return self.estimator.buffers()
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
         """Restore `buffers`; raises ValueError if they do not fit."""
-        if not self.estimator.parts:
-            super().load_buffers(buffers)
-        for part in self.estimator.parts:
-            part.load_buffers(buffers)
+        self.estimator.load_buffers(buffers)

@@ -31,7 +31,7 @@ def color_mse(rendered: OfRays) -> Term:
 
 def coarse_mse(rendered: OfRays) -> Term | None:
     """The same of the coarse pass."""
-    coarse = rendered.rendering.coarse
+    coarse = rendered.rendering.samples.coarse
     return None if coarse is None else squared_term(coarse.rgb, rendered.target, rendered.counts)
 
 
@@ -48,9 +48,9 @@ def mask(rendered: OfRays) -> Term | None:
         return None
     rendering = rendered.rendering
     term = mask_term(rendering.opacity, rendered.mask, rendering.has_any)
-    if rendering.coarse is None:
+    if rendering.samples.coarse is None:
         return term
-    coarse = mask_term(rendering.coarse.opacity, rendered.mask)
+    coarse = mask_term(rendering.samples.coarse.opacity, rendered.mask)
     return Term((term.total + coarse.total) * 0.5, term.count)
 
 

@@ -8,26 +8,14 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from models.fields.protocol import RadianceFields, SurfaceFields
-from models.structs import Array, RenderOutput, SurfaceOutput, Term, Var
+from models.structs import Array, RayBatch, RaySamples, RenderOutput, SampleRequest, SurfaceOutput, Term, Var
 
 Output = TypeVar("Output", bound=RenderOutput)
 
 
-@dataclass(frozen=True, match_args=False)  # frozen: its members may be read-only
-class RayBatch(Protocol):
-    """The pixels of R rays."""
-
-    rgb: Array  # [R, 3] in [0, 1]
-    mask: Array | None  # [R, 1] in [0, 1]; None for a scene without masks
-    view: Array  # [R], index of the image
-
-    def __len__(self) -> int:
-        """The number of rays R."""
-
-
 @dataclass(frozen=True, match_args=False)
 class PackedRays(RayBatch, Protocol):
-    """The same with packed samples; see `models.estimators.sampler.PackedBatch`."""
+    """The same with packed samples; see `models.estimators.packed.PackedBatch`."""
 
     step: float  # length of each interval
     anchors: int | None  # number of SfM points among the samples
@@ -47,11 +35,24 @@ class Exposure(Protocol):
         """The differences from the identity."""
 
 
+class Estimator(Protocol):
+    """What chooses samples; see `models.estimators.base.Estimator`."""
+
+    def sample(self, request: SampleRequest) -> RaySamples:
+        """The samples of a batch."""
+
+
 class Method(Protocol):
     """A method that renders rays: a `models.methods.volume.VolumeModel`."""
 
-    estimator: Any
-    exposure: Exposure | None
+    @property
+    def estimator(self) -> Estimator:
+        """Chooses the samples."""
+
+    @property
+    def exposure(self) -> Exposure | None:
+        """The learned exposure of images."""
+
     seed: int  # of the random numbers of losses
 
     @property

@@ -8,21 +8,21 @@ once, in plain Jittor, in ops/volrend.py, with a native operation that computes 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 
 from data.rays import Rays
 from models.fields.protocol import ColorField
 from models.ops.volrend import alpha_from_density, over_background, packed_sum, ray_weights, section_alpha
-from models.rendering.protocol import Method, RadianceMethod, RayBatch, Rendered, SurfaceMethod
+from models.rendering.protocol import Method, RadianceMethod, Rendered, SurfaceMethod
 from models.structs import (
     FieldOutput,
     Noise,
     Objective,
     RadianceOutput,
+    RayBatch,
     RaySamples,
     RenderOutput,
+    SampleRequest,
     SurfaceOutput,
     Var,
 )
@@ -34,13 +34,14 @@ def surface_loss(
     """The training loss of a surface: |C - C_image| + 0.1 eikonal + mask terms (NeuS, section 3.4), and others.
 
     Args:
-        method: estimator, fields, losses and their weights, see `methods.surface.SurfaceModel`.
+        method: estimator, fields, losses and their weights, see `methods.neus.SurfaceModel`.
         noise: jitter of the samples; None for none.
         precomputed: what the estimator computed before, without gradients; None to compute it here.
     """
     fields = method.fields
     sdf, inv_s = fields.sdf.at_weights(), fields.sharpness()
-    samples = method.estimator.sample(batch, sdf.distance, noise, precomputed)
+    request = SampleRequest(batch.rays, batch, noise, sdf.distance, precomputed=precomputed)
+    samples = method.estimator.sample(request)
     geometry = sdf.evaluate(samples.positions)  # f(x), its gradient and feature
     rendering = render_surface(fields.color, inv_s, samples, geometry, method.cos_anneal_ratio(step), method.behind)
     return _compared(method, batch, rendering, step)
@@ -69,27 +70,32 @@ def radiance_loss(
     method: RadianceMethod, batch: RayBatch, noise: Noise | None, step: int, precomputed: None = None
 ) -> Objective:
     """The training loss of a radiance field; see `surface_loss`."""
-    rendering = render_passes(method, batch, noise, method.behind)
+    rendering = render_passes(method, batch.rays, noise, method.behind, batch)
     return _compared(method, batch, rendering, step)
 
 
 def render_passes(
-    method: RadianceMethod, batch: RayBatch | Rays, noise: Noise | None, behind: np.ndarray | None
+    method: RadianceMethod,
+    rays: Rays,
+    noise: Noise | None,
+    behind: np.ndarray | None,
+    batch: RayBatch | None = None,
 ) -> RenderOutput:
-    """Colours of a batch. If there is a coarse field, its weights determine the samples of the fine field."""
-    samples, coarse = method.estimator.sample(batch, noise), None
-    if method.fields.coarse is not None:
-        found = method.fields.coarse.evaluate(samples.positions, samples.directions)
-        coarse = render_radiance(found, samples, behind)
-        samples = method.estimator.refine(batch, samples, coarse.weights, noise)
-    found = method.fields.fine.evaluate(samples.positions, samples.directions)
-    return replace(render_radiance(found, samples, behind), coarse=coarse)
+    """Colours of rays, of a batch or of an image; the estimator may choose samples by those of the coarse field."""
+    fine, coarse = method.fields.fine, method.fields.coarse
+
+    def render_coarse(samples: RaySamples) -> RenderOutput:
+        assert coarse is not None  # a method whose estimator uses it has one
+        return render_radiance(coarse.evaluate(samples.positions, samples.directions), samples, behind)
+
+    samples = method.estimator.sample(SampleRequest(rays, batch, noise, coarse=render_coarse))
+    return render_radiance(fine.evaluate(samples.positions, samples.directions), samples, behind)
 
 
-def render_radiance(found: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
-    """Colours of rays through a radiance field, evaluated at the samples."""
-    alpha = alpha_from_density(found.density, samples.deltas)  # 1 - exp(-sigma delta) (NeRF, eq. 3)
-    return RenderOutput(*_composited(samples, alpha, found.rgb, behind))
+def render_radiance(radiance: RadianceOutput, samples: RaySamples, behind: np.ndarray | None) -> RenderOutput:
+    """Colours of rays through a radiance field, which has the values `radiance` at the samples."""
+    alpha = alpha_from_density(radiance.density, samples.deltas)  # 1 - exp(-sigma delta) (NeRF, eq. 3)
+    return RenderOutput(*_composited(samples, alpha, radiance.rgb, behind))
 
 
 def _composited(

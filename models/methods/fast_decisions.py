@@ -10,8 +10,7 @@ from data.scenes.scene import LEAST_OUTWARD
 from data.scenes.sparse import LEAST_REGION_POINTS
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto
-from models.fields.registry import SDF_GRID
-from models.methods.fast.conf import FastNeuSConfig
+from models.methods.confs import FastNeuSConfig
 from models.plan import (
     CONTRACTED,
     DEPTH_MAPS,
@@ -35,6 +34,7 @@ from models.plan import (
 
 # Radius of the initial sphere of a scene photographed from within. It encloses the cameras and lies in the region.
 INTERIOR_RADIUS = 0.9
+MASKED_RADIUS = 0.5  # that of the published code
 OPEN_RADIUS = 0.3  # a larger sphere than the object, in a region larger than the object, may never become a surface
 PLAIN_DIFFERENCE = 0.05  # from the colour of a plain backdrop
 SHARPEST = 4.0  # inv_s in 1 / last_step
@@ -53,16 +53,16 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, bef
         points=decide_points(train, measured, masks),
         exposure=decide_exposure(conf.photographs.exposure, measured, before),
     )
-    radius = conf.sdf_grid.bias
+    radius, key = getattr(conf.block(conf.surface), "bias", AUTO), f"model.{conf.surface}.bias"
     if masks.value != NONE:
         colour = "the backdrop's colour" if masks.value == DERIVED else train.background_name
         return replace(
             plan,
             background=Decision(NONE, f"{colour} outside the masks", "train.mask_weight"),
-            start=Decision(SPHERE, "from depth maps only without masks; its radius:", "model.sdf_grid.bias"),
+            start=Decision(SPHERE, "from depth maps only without masks; its radius:", key),
             largest_inv_s=decide_largest_inv_s(conf.inside.largest_inv_s, train, measured, masks),
             prune_from=Decision(conf.inside.prune_from, "", "model.inside.prune_from"),
-            radius=(INTERIOR_RADIUS if plan.is_interior else conf.sdf_grid.radius) if radius == AUTO else radius,
+            radius=(INTERIOR_RADIUS if plan.is_interior else MASKED_RADIUS) if radius == AUTO else radius,
             unused=("model.open", "model.density_grid", "model.plan.background", "dataset.triangulate_points", *UNUSED),
         )
     background = decide_background(conf.plan.background, measured, before)
@@ -120,7 +120,7 @@ def decide_start(
     if before.start is not None:
         has_points = before.start.value == DEPTH_MAPS and before.step < conf.open.depth_until * train.end_iter
         return before.start, measured.depth(before.depth_views) if has_points else None
-    if conf.open.depth_until == 0 or conf.surface != SDF_GRID:
+    if conf.open.depth_until == 0:
         return Decision(SPHERE, "", key, is_forced=True), None
     fused = measured.depth(0)
     if fused is None:

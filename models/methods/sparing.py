@@ -19,8 +19,8 @@ from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator, inside_depths
 from models.fields.protocol import STEEPEST, SurfaceFields
 from models.machine.backend import jt
-from models.methods.surface import SurfaceModel
 from models.ops.volrend import ALPHA_EPS, over_background, packed_sum, points_along, ray_weights
+from models.rendering.protocol import SurfaceMethod
 from models.rendering.render import render_surface
 from models.rendering.views import region_view
 from models.structs import FieldOutput, RayView, Var
@@ -110,7 +110,7 @@ def unseen(rgb: np.ndarray) -> RayView:
     return RayView(rgb, np.zeros((len(rgb), 3), np.float32), one, one)
 
 
-def sparing_view(model: SurfaceModel, estimator: HierarchicalEstimator, rays: Rays, step: int) -> RayView:
+def sparing_view(model: SurfaceMethod, estimator: HierarchicalEstimator, rays: Rays, step: int) -> RayView:
     """Render rays; a ray without opaque intervals gets the background colour.
 
     A full rendering assigns an opacity of 1e-5 to each empty interval of such a ray. With a background network, a ray
@@ -121,7 +121,7 @@ def sparing_view(model: SurfaceModel, estimator: HierarchicalEstimator, rays: Ra
         seen = np.ones(len(rays), bool) if estimator.nerf is None else meets_sphere(rays)
         sdf = _uniform_distances(model.fields, estimator, rays.at(seen))
         spacing = SPAN_LENGTH / max(estimator.conf.n_samples - 1, 1)
-        opaque = may_be_opaque(rays.at(seen), sdf, spacing, model.sharpness())
+        opaque = may_be_opaque(rays.at(seen), sdf, spacing, float(model.fields.sharpness().item()))
         seen[seen] = opaque
         return merged(
             rays,
@@ -143,7 +143,7 @@ def _uniform_distances(fields: SurfaceFields, estimator: HierarchicalEstimator, 
 
 
 def _view_object(
-    model: SurfaceModel, estimator: HierarchicalEstimator, rays: Rays, sdf: np.ndarray, step: int
+    model: SurfaceMethod, estimator: HierarchicalEstimator, rays: Rays, sdf: np.ndarray, step: int
 ) -> RayView:
     """Render rays that may be opaque; `sdf` is that of `_uniform_distances`."""
     placed, bound = upload(rays), model.fields.sdf.at_weights()

@@ -1,0 +1,190 @@
+"""The blocks `model` of the volume rendering methods. Does not import Jittor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any
+
+from models.config.strict import AUTO, ConfigError, limits
+from models.estimators.conf import (
+    CoarseToFineConfig,
+    HierarchicalConfig,
+    InsideConfig,
+    OpenConfig,
+    PackedConfig,
+    RadianceConfig,
+)
+from models.fields.conf import (
+    NO_NORMAL,
+    ColorConfig,
+    ColorGridConfig,
+    DensityGridConfig,
+    NerfConfig,
+    SdfConfig,
+    SdfGridConfig,
+    input_width,
+)
+from models.fields.registry import DENSITY_GRID, NERF, RENDERING_NETWORK, SDF_GRID, FieldKind
+from models.methods.block import DEFAULT, RadianceFieldConfig, SurfaceConfig
+from models.plan import CONTRACTED, INTERIOR, OBJECT, PLAIN
+from models.rendering.conf import PatchesConfig, PhotographsConfig
+
+NEUS, FAST_NEUS, FAST_NERF = "neus", "fast_neus", "fast_nerf"  # values of model.type; NERF is another
+NEUS_RENDERER = "neus_renderer"
+
+
+def _build_hierarchical(conf: NeuSConfig, generator: Any) -> Any:
+    return import_module("models.methods.neus").build_hierarchical(conf, generator)
+
+
+# The estimators by the names of their blocks; `build(conf, generator)` takes the block `model`.
+ESTIMATORS = {NEUS_RENDERER: FieldKind(HierarchicalConfig, _build_hierarchical)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuSConfig(SurfaceConfig):
+    """The networks and the samples of a surface."""
+
+    nerf: NerfConfig
+    sdf_network: SdfConfig | None = None  # None if `surface` selects another block
+    rendering_network: ColorConfig | None = None  # the same for `color`
+    neus_renderer: HierarchicalConfig
+    type: str = NEUS
+    defaults = {**SurfaceConfig.defaults, "estimator": NEUS_RENDERER}
+    choices = {**SurfaceConfig.choices, "estimator": ESTIMATORS}
+    estimator: str = DEFAULT  # block of the estimator, a key of ESTIMATORS
+    sampled = "neus_renderer"
+    memory_keys = "model.neus_renderer.n_samples and n_importance"
+
+    def check(self) -> None:
+        """Raises ConfigError for inconsistent values."""
+        self.check_fields()
+        if fault := self.neus_renderer.fault(self.neus_renderer.n_importance):
+            raise ConfigError(fault)
+        if self.neus_renderer.n_outside > 0:  # points are (x, y, z, 1) / r
+            self.nerf.check(4, "where neus_renderer.n_outside > 0")
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that determine the shapes of the weights."""
+        return ("nerf", *self.field_blocks)
+
+    @property
+    def parameters(self) -> int:
+        """Trained parameters of all networks that the conf builds."""
+        return self.field_parameters + (self.nerf.parameters if self.neus_renderer.n_outside > 0 else 0)
+
+    @property
+    def ray_numbers(self) -> int:
+        """A lower bound of the float32 numbers that a step stores per ray, see structs.RenderOutput."""
+        renderer = self.neus_renderer
+        return 9 * (renderer.n_samples + renderer.n_importance) + renderer.n_outside
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeRFConfig(RadianceFieldConfig):
+    """A coarse and a fine field of equal shape, and their samples."""
+
+    defaults = {"radiance_field": NERF}
+    nerf: NerfConfig | None = None  # None if `radiance_field` selects another block
+    nerf_renderer: CoarseToFineConfig = CoarseToFineConfig()
+    type: str = NERF
+    sampled = "nerf_renderer"
+    memory_keys = "model.nerf_renderer.n_samples and n_importance"
+
+    def check(self) -> None:
+        """Raises ConfigError for networks whose inputs are not points (x, y, z) and view directions, and for
+        invalid near or far.
+        """
+        self.check_fields()
+        renderer = self.nerf_renderer
+        if renderer.far <= renderer.near and (renderer.near, renderer.far) != (0.0, 0.0):
+            raise ConfigError(
+                f"model.nerf_renderer.far = {renderer.far:g}: must be above near = {renderer.near:g}; or set both to 0 "
+                "for the span of the unit sphere"
+            )
+
+    @property
+    def parameters(self) -> int:
+        """Trained parameters; those of NeRF's network twice, for the coarse and the fine pass."""
+        return super().parameters * (2 if self.radiance_field == NERF else 1)
+
+    @property
+    def ray_numbers(self) -> int:
+        """A lower bound of the float32 numbers that a step stores per ray: depths, weights and jitter."""
+        samples = self.nerf_renderer.n_samples
+        return 2 * (samples + self.nerf_renderer.n_importance) + samples
+
+
+class OccupancySampled:
+    """Properties common to methods that sample occupied cells."""
+
+    sees_from_within = True  # rays start at the camera
+    needs_masks = False  # masks are used if there are any
+
+
+@dataclass(frozen=True)
+class PlanConfig:
+    """Decisions that no other key forces."""
+
+    background: str = limits(AUTO, one_of=(AUTO, CONTRACTED, PLAIN))
+    region: str = limits(AUTO, one_of=(AUTO, OBJECT, INTERIOR))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastNeuSConfig(OccupancySampled, SurfaceConfig):
+    """The fields and the samples of a surface."""
+
+    defaults = {"surface": SDF_GRID, "color": RENDERING_NETWORK}
+    rendering_network: ColorConfig
+    sdf_grid: SdfGridConfig = SdfGridConfig()
+    color_grid: ColorGridConfig = ColorGridConfig()
+    packed: PackedConfig = PackedConfig()
+    patches: PatchesConfig = PatchesConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
+    density_grid: DensityGridConfig = DensityGridConfig()
+    inside: InsideConfig = InsideConfig()
+    open: OpenConfig = OpenConfig()
+    plan: PlanConfig = PlanConfig()
+    type: str = FAST_NEUS
+
+    def check(self) -> None:
+        """Raises ConfigError for inconsistent values."""
+        self.check_fields()
+        self.density_grid.check()
+        self.packed.check()
+        self.open.check()
+        self.patches.check()
+
+    @property
+    def network_blocks(self) -> tuple[str, ...]:
+        """The blocks that determine the shapes of the weights."""
+        return (*self.field_blocks, DENSITY_GRID)
+
+    @property
+    def parameters(self) -> int:
+        """Trained parameters, including the background."""
+        return self.field_parameters + self.density_grid.parameters + self.background_color.parameters
+
+    @property
+    def background_color(self) -> ColorConfig:
+        """The colour network of the background: that of the surface, without normals."""
+        color, features = self.rendering_network, self.density_grid.features
+        return replace(color, mode=NO_NORMAL, d_in=input_width(NO_NORMAL), d_feature=features)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FastNeRFConfig(OccupancySampled, RadianceFieldConfig):
+    """The field and the samples of a radiance field."""
+
+    defaults = {"radiance_field": DENSITY_GRID}
+    density_grid: DensityGridConfig = DensityGridConfig()
+    radiance: RadianceConfig = RadianceConfig()
+    photographs: PhotographsConfig = PhotographsConfig()
+    type: str = FAST_NERF
+
+    def check(self) -> None:
+        """Raises ConfigError for inconsistent values."""
+        self.check_fields()
+        self.radiance.check()

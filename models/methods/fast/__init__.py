@@ -1,1 +1,0 @@
-"""Feature-grid methods sampled in occupied cells: a surface (NeuS) and a radiance field (NeRF)."""

@@ -1,1 +1,0 @@
-"""NeRF: a radiance field of two networks (arXiv 2003.08934)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -137,6 +138,25 @@ def test_cells_that_lose_the_object_are_not_believed():
 
 
 @pytest.mark.slow
+def test_a_pruning_that_changes_much_is_accounted_for(trainer, caplog):
+    estimator = trainer.model.estimator
+    hull = estimator.grid.hull_cells
+    for share, lines in ((0.04, 0), (0.5, 1), (0.52, 0)):  # of the cells, of which the last ones are empty
+        caplog.clear()
+        with pytest.MonkeyPatch.context() as patch, caplog.at_level("INFO", "models.estimators"):
+            is_empty = np.arange(len(hull)) < share * len(hull)
+            patch.setattr(
+                estimator, "prune", lambda is_empty=is_empty: estimator.grid.update(is_empty, ~is_empty & False)
+            )
+            patch.setattr(estimator, "lost_share", lambda: 0.01)
+            estimator.before_step(4)
+        assert len(caplog.messages) == lines
+        if lines:
+            assert caplog.messages[0].startswith("step 4: 50% of the cells are empty, 0% inside the object; ")
+    estimator.grid.open()
+
+
+@pytest.mark.slow
 def test_what_a_short_schedule_closed_a_longer_one_opens_again():
     short = trained("train.end_iter=4", steps=3)
     hull = short.model.estimator.grid.hull
@@ -179,7 +199,8 @@ def test_a_resumed_run_is_the_unbroken_one_and_gives_results(tmp_path):
     folder = stopped_after(4, whole, tmp_path / "resumed")
     assert run_conf(CONF, folder, "--case", "demo", "--is_continue", settings=settings) == 0
     assert everything(saved(whole, 8)) == everything(saved(folder, 8))
-    cells = saved(whole, 8).buffers["cells"]
+    cells, log = saved(whole, 8).buffers["cells"], (whole / "logs/train.log").read_text()
+    assert re.search(r"INFO step [46]: \d+% of the cells are empty, \d+% inside the object; \d+ of \d+ test rays", log)
     assert set(np.unique(cells)) <= {EMPTY, OCCUPIED, SOLID} and (cells == EMPTY).any()
     for mode in (("validate_image",), ("validate_mesh", "--resolution", "24"), ("plan",)):
         assert run_conf(CONF, whole, "--case", "demo", "--mode", *mode, settings=settings) == 0, mode

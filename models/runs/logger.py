@@ -5,6 +5,7 @@ No error of a log stops a training: a full disk or a closed terminal causes one 
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Iterable
@@ -23,6 +24,7 @@ from data.io.files import make_folder, open_regular, read_regular
 from data.io.streams import complain, is_terminal, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
+CELLS = "models.estimators.packed"  # the name under which large changes of the cells are logged
 PSNR = ", batch PSNR "  # precedes the value in a log line
 TEXT, TENSORBOARD = "text", "TensorBoard"  # parts of a log
 # Seconds between updates of a progress bar on a terminal, and between lines in a file.
@@ -56,7 +58,15 @@ class RunLogger(AbstractContextManager):
         self.warnings: list[str] = []  # the newest ones
         self._unwritten: set[str] = set()  # kinds of results that were reported as not written
 
+    def __enter__(self) -> RunLogger:
+        logger, handler = logging.getLogger(CELLS), logging.Handler(logging.INFO)
+        handler.emit = lambda record: self.info(record.getMessage())  # type: ignore[method-assign]
+        logger.setLevel(logging.INFO)
+        logger.handlers = [handler]
+        return self
+
     def __exit__(self, *_: object) -> None:
+        logging.getLogger(CELLS).handlers = []
         self.close()
 
     def info(self, *lines: str) -> None:

@@ -51,14 +51,14 @@ def compile_together(
     if source.written() == before:
         return 0
     pipes = [*os.pipe(), *os.pipe()]
-    take, give, found, processes = pipes
+    take, give, process_ids, processes = pipes
     os.write(give, bytes(max(1, min(len(os.sched_getaffinity(0)), available_bytes() // COMPILER_BYTES))))
     try:
         _run(Together(1, take, give, processes))
         with contextlib.suppress(RuntimeError), _silent(), jt.flag_scope(use_parallel_op_compiler=1):  # in this thread
             jt.sync([*wanted])
         os.close(processes)
-        started = np.frombuffer(_all_of(found), np.int32).tolist()
+        started = np.frombuffer(_all_of(process_ids), np.int32).tolist()
         for process in progress(started):
             os.waitpid(process, 0)
     finally:

@@ -85,18 +85,22 @@ def updated_by(
     be taken, or any value is not finite, all are unchanged and `taken` is False.
     """
     rows = zip(before.parameters, gradients, before.exp_avg, before.exp_avg_sq, strict=True)
-    made = [rule(*(value.float64() for value in row), rate) for row, rate in zip(rows, rates, strict=True)]
-    parameters, firsts, seconds = ([value.float32() for value in values] for values in zip(*made, strict=True))
+    updates = [rule(*(value.float64() for value in row), rate) for row, rate in zip(rows, rates, strict=True)]
+    parameters, firsts, seconds = ([value.float32() for value in values] for values in zip(*updates, strict=True))
     firsts, seconds = ([_without_subnormal(value) for value in values] for values in (firsts, seconds))
     total = sum(value.sum() for value in (*parameters, *firsts, *seconds))
     taken = jt.logical_and(before.taken, is_finite(total)).stop_grad()
 
-    def chosen(new: list[Var], kept: list[Var]) -> list[Var]:
-        pairs = zip(new, kept, strict=True)
+    def chosen(new: list[Var], before: list[Var]) -> list[Var]:
+        pairs = zip(new, before, strict=True)
         return [jt.ternary(taken.broadcast(old.shape), value, old.detach()).stop_grad() for value, old in pairs]
 
-    found = (chosen(parameters, before.parameters), chosen(firsts, before.exp_avg), chosen(seconds, before.exp_avg_sq))
-    return Update(*found, taken)
+    return Update(
+        chosen(parameters, before.parameters),
+        chosen(firsts, before.exp_avg),
+        chosen(seconds, before.exp_avg_sq),
+        taken,
+    )
 
 
 def _without_subnormal(x: Var) -> Var:
@@ -110,8 +114,8 @@ def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float
     inputs += [value for entries in values for value in entries]
     count = len(before.parameters)
     outputs = [value.shape for value in before.parameters] * 3 + [((1,), "bool")]
-    found = SOURCE.detached("adam", step, outputs, inputs)
-    return Update(found[:count], found[count : 2 * count], found[2 * count : 3 * count], found[-1])
+    *results, taken = SOURCE.detached("adam", step, outputs, inputs)
+    return Update(results[:count], results[count : 2 * count], results[2 * count :], taken)
 
 
 def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:

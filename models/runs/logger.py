@@ -193,9 +193,9 @@ class Speed:
     def since_last(self) -> float:
         """Entries per second since the last call."""
         now = time.perf_counter()
-        found = self._rays / (now - self._time)
+        speed = self._rays / (now - self._time)
         self._rays, self._time = 0, now
-        return found
+        return speed
 
 
 def last_psnr(folder: Path) -> str:

@@ -55,8 +55,8 @@ def compile_step(trainer: Trainer) -> int:
         before = Update(optimizer.parameters, optimizer.exp_avg, optimizer.exp_avg_sq, all_finite(seen))
         rates, settings = [0.0] * len(gradients), replace(optimizer.settings, steps=1)
         after = updated(before, gradients, rates, settings)
-        found = [*after.parameters, *after.exp_avg, *after.exp_avg_sq, after.taken, *seen]
-        return [*found, *gradients, *losses.values(), *objective.output.values()]
+        update = [*after.parameters, *after.exp_avg, *after.exp_avg_sq, after.taken, *seen]
+        return [*update, *gradients, *losses.values(), *objective.output.values()]
 
     count = compile_together(build, partial(progress, name="compiling"))
     trainer.set_random_states(states)
@@ -92,9 +92,9 @@ def known_chunk(conf: TrainConfig, state: Mapping[str, Any], parts: int = 1) -> 
     """
     if conf.ray_chunk != AUTO:
         return min(int(conf.ray_chunk), conf.batch_size)
-    kept = state.get(CHUNK_KEY)
-    if isinstance(kept, dict) and kept.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts:
-        return int(kept["rays"])
+    saved = state.get(CHUNK_KEY)
+    if isinstance(saved, dict) and saved.get("for") == _sizes(conf) and state.get(PARTS_KEY, 1) == parts:
+        return int(saved["rays"])
     return None
 
 

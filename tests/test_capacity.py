@@ -17,10 +17,10 @@ from models.fields.state import named_parameters
 from models.machine import jittor_import
 from models.machine.cuda import home as cuda_home
 from models.machine.device import Choice
-from models.methods import capacity
 from models.methods.confs import NeRFConfig
 from models.methods.registry import build_model
 from models.ops.source import CSRC, CUDA
+from models.results import capacity
 
 GB = 10**9
 

@@ -8,7 +8,7 @@ import pytest
 
 from models.config.strict import ConfigError
 from models.methods.conf import load_config, parse_config, to_hocon
-from models.methods.device_values import as_trained, for_device, sizes_line
+from models.results.device_values import as_trained, for_device, sizes_line
 from models.results.experiment import _fitting
 
 CONFS = Path(__file__).parents[1] / "confs"

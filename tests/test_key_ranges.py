@@ -15,8 +15,8 @@ from runs import run
 
 from data.errors import UserError
 from models.config.hocon import read_tree
-from models.methods.capacity import require_networks
 from models.methods.conf import build, flat, known_leaves, load_config
+from models.results.capacity import require_networks
 from models.training.optimizer import learning_rate
 
 NUMBERS = (0, -1, math.nan, math.inf, -math.inf, 1e308, 1e-308, -1e308, 5e-324, 1e30, 10**7, 2**63 - 1, 2**63, 10**400)

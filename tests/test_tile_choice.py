@@ -16,12 +16,12 @@ from test_tiles import card as card
 from models.commands.doctor_operations import results
 from models.commands.operation_examples import example, kernels
 from models.machine import backend
-from models.methods.device_values import fits_tiles, tiles_line
 from models.ops import color_mlp, nerf_mlp
 from models.ops.kernel import NATIVE, REFERENCE
 from models.ops.sdf_mlp import SOURCE
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes
 from models.ops.source import CUDA
+from models.results.device_values import fits_tiles, tiles_line
 
 pytestmark = only_on_the_cpu
 

@@ -19,11 +19,11 @@ from models.checkpoints.measurements import measured
 from models.checkpoints.ours import StateError, check_state
 from models.config.hocon import migrate
 from models.methods.conf import flat, load_config
-from models.methods.decisions import with_table
 from models.methods.registry import decide
 from models.plan import DEPTH_MAPS, Before, Decision, as_state, of_state
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
+from models.results.plan_rows import with_table
 
 FAST = ROOT / "confs/fast.conf"
 

@@ -206,7 +206,7 @@ def train(
         DivergedError: values do not remain finite, or the networks collapse.
         GpuFailedError: the GPU failed.
     """
-    from models.methods.capacity import require_batch, require_mesh
+    from models.results.capacity import require_batch, require_mesh
     from models.results.experiment import open_training
 
     checks.require_training(TrainingRequest(is_continue, overwrite, checkpoint, device, gpu, language))

@@ -79,7 +79,7 @@ def exit_status(work: Callable[[], object], advice: str = "") -> int:
 
 def with_model(arguments: Arguments, conf: ExperimentConfig, work: Callable[[TrainedModel], object]) -> int:
     """Make a result of the model of the flags; returns the exit status."""
-    from models.methods.capacity import require_mesh
+    from models.results.capacity import require_mesh
 
     if any(flag.name == "--resolution" for flag in arguments.command.flags):  # before a checkpoint is read
         require_mesh(arguments.values.resolution, f"--resolution {arguments.values.resolution}")

@@ -158,7 +158,7 @@ INSPECT = Command(
 def run_plan(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Measure and print the table of memory and speed; nothing is written."""
     from models.checkpoints.scenes import training_scene
-    from models.methods.capacity import require_batch
+    from models.results.capacity import require_batch
 
     conf = choose_device(conf, arguments.device, arguments.gpu, is_trained=True)
     require_batch(conf)

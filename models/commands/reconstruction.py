@@ -30,7 +30,6 @@ from models.commands.reconstruction_plan import END_ITER, ReconstructionPlan, re
 from models.mesh.extraction import EmptySurfaceError
 from models.mesh.mesh import referenced
 from models.mesh.output import require_valid
-from models.methods.capacity import require_batch, require_mesh
 from models.methods.conf import ExperimentConfig
 from models.requests import (
     AUTO,
@@ -45,6 +44,7 @@ from models.requests import (
     TrainingRequest,
 )
 from models.results.callback import Callback
+from models.results.capacity import require_batch, require_mesh
 from models.results.experiment import CHECKPOINTS, results_folder
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as report

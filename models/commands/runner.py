@@ -19,7 +19,6 @@ from models.machine import backend, memory
 from models.machine.ranks import joined
 from models.mesh.extraction import EmptySurfaceError
 from models.methods.conf import flat, to_hocon
-from models.methods.decisions import with_table
 from models.methods.registry import build_model
 from models.plan import LEAST_STEPS, PLAN_KEY, as_state
 from models.requests import NETWORK, MeshRequest
@@ -28,6 +27,7 @@ from models.results.context import EvalContext, ResultChunks, log_inputs
 from models.results.experiment import Experiment, plan_of
 from models.results.image_metrics import ScoredViews, scored_views, validate_image
 from models.results.meshes import validate_mesh
+from models.results.plan_rows import with_table
 from models.results.report.training_page import REPORT, TrainingReport
 from models.runs.logger import RunLogger, Speed
 from models.runs.measured import chosen_chunk, chunk_state

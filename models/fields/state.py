@@ -32,7 +32,8 @@ def named_parameters(field: jt.nn.Module) -> dict[str, Var]:
 
 def export_state(field: jt.nn.Module) -> dict[str, np.ndarray]:
     """Copies of the parameters."""
-    return {name: _published_shape(name, value.numpy()) for name, value in named_parameters(field).items()}
+    arrays = {name: value.numpy() for name, value in named_parameters(field).items()}
+    return {name: value.reshape(()) if name in SCALAR_NAMES else value for name, value in arrays.items()}
 
 
 def import_state(field: jt.nn.Module, arrays: Mapping[str, np.ndarray]) -> None:
@@ -65,8 +66,3 @@ def take_rows(field: jt.nn.Module, shapes: Mapping[str, Sequence[int]]) -> None:
     for name, parameter in parameters.items():
         parameter.update(jt.zeros(tuple(shapes[name])).detach())
         parameter.start_grad()
-
-
-def _published_shape(name: str, value: np.ndarray) -> np.ndarray:
-    """The shape with scalars as 0-d arrays."""
-    return value.reshape(()) if name in SCALAR_NAMES else value

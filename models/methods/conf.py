@@ -141,7 +141,10 @@ def from_blocks(tree: object) -> ExperimentConfig:
 def validate(conf: ExperimentConfig) -> None:
     """Raises ConfigError, naming the key, for invalid or inconsistent values."""
     check_limits(replace(conf, by_device={}))
-    _check_paths(conf)
+    for block in ("general", "dataset"):
+        for name, value in vars(getattr(conf, block)).items():
+            if name in NEEDED_PATHS and not value.strip():
+                raise ConfigError(f"{block}.{name}: is empty; name a file or folder")
     conf.train.check()
     conf.model.check()
 
@@ -265,11 +268,3 @@ def _require_read(override: str, model: ModelConfig) -> None:
         f"--set {override}: model.type = {model.type} does not use model.{name}, only {', '.join(owners)}; remove "
         "the override or change model.type"
     )
-
-
-def _check_paths(conf: ExperimentConfig) -> None:
-    """Raises ConfigError for empty paths."""
-    for block in ("general", "dataset"):
-        for name, value in vars(getattr(conf, block)).items():
-            if name in NEEDED_PATHS and not value.strip():
-                raise ConfigError(f"{block}.{name}: is empty; name a file or folder")

@@ -17,11 +17,11 @@ from models.config.hocon import outdated_line
 from models.config.strict import AUTO
 from models.machine import backend, memory
 from models.methods.conf import flat
-from models.methods.decisions import with_table
-from models.methods.device_values import sizes_line, tiles_line
 from models.methods.protocol import Model
 from models.methods.registry import build_model
+from models.results.device_values import sizes_line, tiles_line
 from models.results.experiment import Experiment, plan_of
+from models.results.plan_rows import with_table
 from models.results.render import RenderedView
 from models.runs.logger import RunLogger
 from models.training.checkpoint import Checkpoint

@@ -32,10 +32,10 @@ from models.checkpoints.scenes import (
 )
 from models.machine.ranks import here, is_writer
 from models.methods.conf import ExperimentConfig, network_differences, parse_config
-from models.methods.device_values import as_trained
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
 from models.plan import TrainingPlan, wants_masks
+from models.results.device_values import as_trained
 from models.runs.logger import LOG_FOLDER, TEXT_LOG
 from models.runs.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, FolderLock, RunFiles
 from models.training.checkpoint import Checkpoint, CheckpointError

@@ -38,7 +38,7 @@ def require_preparation(request: PreparationRequest) -> None:
 
 def require_extraction(request: MeshRequest) -> None:
     """Raises UserError if the mesh cannot be made, or needs more memory than is free."""
-    from models.methods.capacity import require_mesh  # imports NumPy, which flags do without
+    from models.results.capacity import require_mesh  # imports NumPy, which flags do without
 
     require_valid(request)
     if request.mesh_file is not None:

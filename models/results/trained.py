@@ -112,8 +112,8 @@ def choose_device(conf: ExperimentConfig, device: str, gpu: int, is_trained: boo
     Raises UserError if it is not available, or the networks need more memory than is free.
     """
     from models.machine import jittor_import
-    from models.methods.capacity import require_networks
-    from models.methods.device_values import for_device
+    from models.results.capacity import require_networks
+    from models.results.device_values import for_device
 
     jittor_import.select(device, own_gpu(gpu, os.environ))
     chosen = for_device(conf, jittor_import.device_name()) if conf.by_device else conf

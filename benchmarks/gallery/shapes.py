@@ -9,12 +9,17 @@ import mcubes
 import numpy as np
 import trimesh
 
-from data.demo.make_demo import capped_cylinder, jug_sdf, smooth_max, smooth_min
+from data.demo.make_demo import capped_cylinder, jug_sdf, smooth_min
 
 Sdf = Callable[[np.ndarray], np.ndarray]  # points [P, 3] -> distances [P], negative inside; exact near the zero set
 
 REACH = 0.75  # of a shape of random parts: it stays within the unit sphere, fillets included
 ROOM = np.array([0.72, 0.56, 0.34])  # half sides; the corners lie within the unit sphere
+
+
+def smooth_max(a: np.ndarray, b: np.ndarray, width: float) -> np.ndarray:
+    """Maximum with a rounded edge of size `width`: the intersection of two solids."""
+    return -smooth_min(-a, -b, width)
 
 
 def jug(_: np.random.Generator) -> Sdf:

@@ -55,7 +55,7 @@ class FileLock:
         self.path = path
         self._who, self._rest = who, rest
         self._descriptor: int | None = None
-        self._take()
+        self._acquire()
 
     def confirm(self) -> bool:
         """Whether the lock is still held. If its file was deleted, the lock is taken again and the result is False.
@@ -67,7 +67,7 @@ class FileLock:
             return True
         self.release()
         try:
-            self._take()
+            self._acquire()
         except OSError:
             return True  # a disk failure will show when results are written
         return False
@@ -84,41 +84,35 @@ class FileLock:
             self.path.unlink()
         self.release()
 
-    def _take(self) -> None:
-        """Open and lock the file; repeat if it was removed in between."""
+    def _acquire(self) -> None:
+        """Open, lock and sign the file; repeat if it was removed in between."""
         for _ in range(OPEN_ATTEMPTS):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             try:
-                self._descriptor = open_regular(self.path, os.O_RDWR)
+                self._descriptor = descriptor = open_regular(self.path, os.O_RDWR)
             except FileNotFoundError:  # another process removed the folder
                 continue
-            self._lock(self._descriptor)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                number = os.pread(descriptor, LONGEST_NUMBER, 0).strip()
+                self.release()
+                holder = f" (process {int(number)})" if number.isdigit() else ""
+                raise TakenError(f"{self._who}{holder} {self._rest}") from error
+            except OSError as error:
+                if error.errno not in WITHOUT_LOCKS:
+                    self.release()
+                    raise
             if self._is_in_place():
-                return self._sign(self._descriptor)
+                try:
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                except OSError:
+                    self.remove()
+                    raise
+                return
             self.release()  # the holder removed the file: this lock excludes nobody
         raise OSError(errno.EAGAIN, "other processes keep removing it: remove it yourself", str(self.path))
-
-    def _lock(self, descriptor: int) -> None:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            number = os.pread(descriptor, LONGEST_NUMBER, 0).strip()
-            self.release()
-            holder = f" (process {int(number)})" if number.isdigit() else ""
-            raise TakenError(f"{self._who}{holder} {self._rest}") from error
-        except OSError as error:
-            if error.errno not in WITHOUT_LOCKS:
-                self.release()
-                raise
-
-    def _sign(self, descriptor: int) -> None:
-        """Write the process number into the file; if that fails, remove the file and raise OSError."""
-        try:
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
-        except OSError:
-            self.remove()
-            raise
 
     def _is_in_place(self) -> bool:
         """Whether the open file is still the one at `path`; True if the disk fails."""

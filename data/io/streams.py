@@ -31,7 +31,7 @@ FORGOTTEN = ("TQDM_", "OPENCV_", "NUMPY_", "NPY_PROMOTION_STATE", "PROTOCOL_BUFF
 AGAIN_AFTER = 0.05  # seconds; by then the object is deleted
 
 _is_hushed = False
-_tell: Callable[[str], object] | None = None  # what gets the lines instead of the terminal
+_sink: Callable[[str], object] | None = None  # what gets the lines instead of the terminal
 _last_complaint = ""
 
 
@@ -66,32 +66,32 @@ def complain(*lines: str) -> None:
 
 
 @contextlib.contextmanager
-def telling(tell: Callable[[str], object]) -> Iterator[None]:
-    """In the body, `tell` gets each line that would be printed; with `say`, lines and bars are on the terminal.
+def telling(sink: Callable[[str], object]) -> Iterator[None]:
+    """In the body, `sink` gets each line that would be printed; with `say`, lines and bars are on the terminal.
 
     So do warnings that `models` logs, as the core does, which does not print.
     """
-    global _tell
-    before, _tell = _tell, tell
+    global _sink
+    before, _sink = _sink, sink
     logger, handler = logging.getLogger("models"), logging.Handler(logging.WARNING)
     handler.emit = lambda record: complain(f"Warning: {record.getMessage()}")  # type: ignore[method-assign]
     outer, logger.handlers = logger.handlers, [handler]
     try:
         yield
     finally:
-        _tell, logger.handlers = before, outer
+        _sink, logger.handlers = before, outer
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
     """In the body, nothing is printed, unless it runs in that of `telling`."""
-    with telling((lambda line: None) if _tell is None else _tell):
+    with telling((lambda line: None) if _sink is None else _sink):
         yield
 
 
 def is_visible() -> bool:
     """Whether lines and progress bars are on the terminal."""
-    return not _is_hushed and _tell in (None, say)
+    return not _is_hushed and _sink in (None, say)
 
 
 def redraw(text: str, end: str = "") -> None:
@@ -127,9 +127,9 @@ def last_complaint() -> str:
 def _print(lines: tuple[str, ...], stream: TextIO | None) -> None:
     if _is_hushed:
         return
-    if _tell not in (None, say):
+    if _sink not in (None, say):
         for line in lines:
-            _tell(one_line(line))
+            _sink(one_line(line))
         return
     bars = getattr(sys.modules.get("tqdm"), "tqdm", None)  # None also while another thread imports it
     with bars.external_write_mode(file=stream) if bars and stream else contextlib.nullcontext():

@@ -50,7 +50,7 @@ def object_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
     Removed, in this order: badly supported points, points outside most images, the background (farther from the
     cameras' focus than the cameras), isolated points, and the outermost 2 %.
     """
-    return _filtered(_supported_subset(points), cameras, (_shown_by_most, _around_the_focus, _dense, _central))
+    return _filtered(_supported_subset(points), cameras, (_in_most_images, _around_the_focus, _dense, _central))
 
 
 def place_points(cameras: Cameras, points: SparsePoints) -> np.ndarray | None:
@@ -118,7 +118,7 @@ def region_points(points: SparsePoints | None) -> np.ndarray | None:
     return xyz[np.linalg.norm(xyz, axis=1) < 1]
 
 
-def _shown_by_most(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
+def _in_most_images(xyz: np.ndarray, cameras: Cameras) -> np.ndarray:
     """bool [K]: visible in more than half of the images."""
     chosen = evenly_spaced(len(cameras), MOST_REGION_VIEWS)
     return 2 * np.sum(frustum_distances(xyz, cameras.pick(chosen)) > 0, axis=0) > len(chosen)

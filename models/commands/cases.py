@@ -82,7 +82,7 @@ def run_cases(arguments: Arguments) -> int:
     _require_folders(arguments, names)
     group, work, outcomes = joined(), _Work(arguments), []
     hush(False)  # each process tells of its scenes
-    for name in group.mine(names):
+    for name in names[group.place.rank :: group.size]:
         if not work.stopped_by:
             outcomes.append(work.train(name))
     with group.until(lambda: work.stopped_by != 0):

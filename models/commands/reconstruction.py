@@ -14,7 +14,7 @@ from typing import Any
 
 from data.errors import UserError
 from data.io import clock
-from data.io.clock import Times, ends_at, phase, recorded, scheduled, slowdown
+from data.io.clock import Times, as_values, ends_at, phase, recorded, scheduled, slowdown
 from data.io.images import list_images
 from data.io.streams import complain, say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
@@ -46,6 +46,7 @@ from models.requests import (
 from models.results.callback import Callback
 from models.results.capacity import require_batch, require_mesh
 from models.results.experiment import CHECKPOINTS, results_folder
+from models.results.metric_tables import JSON_FILE, read_json, write_json
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as report
 from models.results.report.document import REPORT
@@ -209,7 +210,9 @@ def _train_and_mesh(
             with work.step(5, "validate_image", "images") as conf, work.open_model(conf) as model:
                 functions.render(model, 0)
     collect(folder, has_mesh)
-    report.add_figures(folder, plan.after(times).times, plans.score_curve(folder))
+    if (path := folder / RESULT / JSON_FILE).is_file():
+        figures = {report.PHASES: as_values(plan.after(times).times), report.CURVE: plans.score_curve(folder)}
+        write_json(path, read_json(path) | figures)
     _conclude(work, folder, notes)
     if not notes:
         write_plan(folder, replace(plan, is_finished=True))

@@ -261,10 +261,6 @@ class Ranks:
         jitter = None if noise is None else {name: array[start:stop] for name, array in noise.items()}
         return batch.part(start, stop), jitter, self.sum
 
-    def mine(self, items: Sequence[Any]) -> Sequence[Any]:
-        """The items that this rank works on."""
-        return items[self.place.rank :: self.size]
-
     def agree(self, **what: str) -> None:
         """Raises UserError on all ranks, naming the first difference, if they have different values."""
         of_all = self.broadcast(self.gather(what))

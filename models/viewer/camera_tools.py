@@ -107,7 +107,9 @@ class CameraTools:
         finally:
             self._capturing.release()
         # The background of the page is white; viser's image is transparent there.
-        is_made, content = cv2.imencode(".png", np.ascontiguousarray(over_white(pixels)[..., ::-1]))
+        alpha = pixels[..., 3:] / 255.0 if pixels.shape[-1] == 4 else 1.0
+        rgb = np.rint(alpha * pixels[..., :3] + (1.0 - alpha) * 255.0).astype(np.uint8)
+        is_made, content = cv2.imencode(".png", np.ascontiguousarray(rgb[..., ::-1]))
         if is_made:
             self._screenshots += 1
             name = f"{self._stage.scene.name}_{self._screenshots:03d}.png"
@@ -130,11 +132,3 @@ class CameraTools:
                 "/path/line", places, color=PURPLE, closed=bool(self.is_cycle.value) and len(places) > 2
             )
         self.message.content = f"{len(self._poses)} {self._stage.words('path_keys')}"
-
-
-def over_white(pixels: np.ndarray) -> np.ndarray:
-    """RGB uint8 [h, w, 3] of an image uint8 [h, w, 3 or 4] over white."""
-    if pixels.shape[-1] == 3:
-        return pixels
-    alpha = pixels[..., 3:].astype(np.float32) / 255.0
-    return np.rint(alpha * pixels[..., :3] + (1.0 - alpha) * 255.0).astype(np.uint8)

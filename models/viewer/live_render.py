@@ -90,7 +90,15 @@ class LiveRenderer:
         self._mode = stage.server.gui.add_dropdown(self._words("show"), tuple(self._names))
         self._caption, self._is_busy = "", True
         self._status = stage.server.gui.add_markdown(self._words("computing"))
-        self._mode.on_update(lambda _event: self._switch())
+
+        @self._mode.on_update
+        def _(_event: Any) -> None:
+            if self._mesh is not None:
+                self._mesh.visible = self.mode == MESH
+            if self._shows_mesh():
+                self._clear()
+            self.refresh()
+
         stage.server.on_client_connect(self._welcome)
         stage.server.on_client_disconnect(lambda client: self._rays.pop(client.client_id, None))
 
@@ -214,14 +222,6 @@ class LiveRenderer:
                 self._changed.set()
 
         self._changed.set()
-
-    def _switch(self) -> None:
-        """Apply a change of the display mode."""
-        if self._mesh is not None:
-            self._mesh.visible = self.mode == MESH
-        if self._shows_mesh():
-            self._clear()
-        self.refresh()
 
     def _clear(self) -> None:
         for client in self._stage.server.get_clients().values():

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from data.errors import UserError, one_line
-from data.io.clock import Times, as_values
 from data.io.files import is_file, read_regular, remove, write_result
 from data.io.images import read_image, write_image
 from data.parsed_scene import ParsedScene, WorldFrame
@@ -32,7 +31,7 @@ from models.mesh.mesh import read_mesh
 from models.methods.conf import ExperimentConfig
 from models.plan import PLAN_KEY
 from models.results.experiment import Experiment, results_folder
-from models.results.metric_tables import JSON_FILE, lines, read_json, write_json
+from models.results.metric_tables import lines
 from models.results.report.document import REPORT, document, escaped, picture_uri, read_page
 from models.results.surface_metrics import MISSING_DISTANCE
 from models.runs.run_files import RunFiles
@@ -322,16 +321,6 @@ def write_pages(folder: Path, title: str, text: str, figures: Mapping[str, Any],
     write_result(folder / RESULT / PAGE, text.encode("utf-8", "surrogateescape"))  # paths of any bytes
     report = folder / REPORT if (folder / RESULT / MESH).is_file() else None
     write_result(folder / RESULT / HTML, result_page(title, text, folder / RESULT, report, figures, language))
-
-
-def add_figures(folder: Path, times: Times, curve: Sequence[Sequence[float]]) -> None:
-    """Add the times of the phases and the scores of the training to metrics.json of the folder of results.
-
-    Does nothing without that file; raises UserError if writing fails.
-    """
-    path = folder / RESULT / JSON_FILE
-    if path.is_file():
-        write_json(path, {**read_json(path), PHASES: as_values(times), CURVE: curve})
 
 
 MARKDOWN_IMAGE = re.compile(r"^!\[.*\]\(([\w.-]+)\)$", re.MULTILINE)

@@ -20,8 +20,7 @@ import pytest
 
 from models.machine import toolchain
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE, use
-from models.ops.source import CUDA, Source, device, emulated, numbers
+from models.ops.source import CUDA, NATIVE, REFERENCE, Source, device, emulated, numbers, use
 
 HEADER = Path(__file__).with_name("cuda_emulation.h")
 ORDERS = ("up", "down", "shuffled")  # of threads and blocks, as the header's

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from models.machine.backend import device_info, jt
-from models.ops.kernel import NATIVE, REFERENCE, Kernel, use
-from models.ops.source import Source
+from models.ops.source import NATIVE, REFERENCE, Kernel, Source, use
 from models.structs import Var
 
 

@@ -11,7 +11,7 @@ from trainings import gradients
 
 from models.commands.doctor_operations import MOST_DIFFERENCE, difference
 from models.commands.operation_examples import example, kernels
-from models.ops.kernel import REFERENCE
+from models.ops.source import REFERENCE
 from models.ops.upsample import place
 from models.ops.volrend import points_along
 from models.rendering import losses as table

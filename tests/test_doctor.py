@@ -15,7 +15,7 @@ from models.commands.operation_examples import EXAMPLES, example, kernels
 from models.machine.backend import jt
 from models.machine.cuda import home as cuda_home
 from models.machine.cuda.choice import conclude
-from models.ops.kernel import REFERENCE, use
+from models.ops.source import REFERENCE, use
 
 
 def lines_of(check):

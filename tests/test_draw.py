@@ -13,7 +13,7 @@ from data.scenes.scene import Scene
 from models.estimators import drawn_pixels
 from models.estimators.drawn_pixels import DevicePixels, pixels_of
 from models.machine.backend import DeviceInfo
-from models.ops.kernel import REFERENCE
+from models.ops.source import REFERENCE
 
 pytestmark = pytest.mark.unit
 SIZES = ((9, 7), (12, 5), (4, 11))  # width, height of the photographs

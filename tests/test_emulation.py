@@ -9,8 +9,7 @@ import pytest
 from forms import CUDA_FORMS, in_form
 
 import models.ops
-from models.ops.kernel import Kernel
-from models.ops.source import CUDA, Source
+from models.ops.source import CUDA, Kernel, Source
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from models.machine.backend import jt
 from models.ops import grid_sdf, sdf_mlp
-from models.ops.kernel import NATIVE, REFERENCE
-from models.ops.source import CUDA
+from models.ops.source import CUDA, NATIVE, REFERENCE
 from models.ops.update import AdamStep, Update, adam
 from models.ops.volrend import ALPHA_SOURCE
 

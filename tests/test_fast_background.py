@@ -24,10 +24,10 @@ from models.estimators.budget import FIRST, MOST_EMPTY, counts_of, per_ray
 from models.estimators.conf import OpenConfig
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.ops.kernel import REFERENCE, use
 from models.ops.march import merged_order
 from models.ops.outside import candidates, contracted
 from models.ops.sizes import BACKGROUND_RADIUS
+from models.ops.source import REFERENCE, use
 
 pytestmark = pytest.mark.slow
 

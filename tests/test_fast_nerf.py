@@ -18,7 +18,7 @@ from models.fields.conf import DensityGridConfig
 from models.fields.grids import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.ops.kernel import NATIVE, REFERENCE, use
+from models.ops.source import NATIVE, REFERENCE, use
 from models.training.trainer import Trainer
 
 GRID = ("density=1", "levels=3", "coarsest=4", "finest=16", "log2_rows=8", "d_hidden=16", "d_feature=7")

@@ -15,8 +15,8 @@ from data.prepare.load import load_scene
 from models.estimators.packed import PackedEstimator
 from models.machine.backend import jt
 from models.methods.conf import load_config
-from models.ops.kernel import REFERENCE, use
 from models.ops.march import EMPTY, OCCUPIED, SOLID
+from models.ops.source import REFERENCE, use
 
 CONF = ROOT / "confs/fast.conf"
 TINY = (

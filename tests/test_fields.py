@@ -18,8 +18,8 @@ from models.fields.state import export_state, import_state, named_parameters
 from models.machine.available import FLOAT_BYTES
 from models.machine.backend import jt
 from models.ops.color_mlp import KEPT_BYTES
-from models.ops.kernel import REFERENCE
 from models.ops.sizes import BLOCK, row_stride
+from models.ops.source import REFERENCE
 
 COUNT = 70  # more than one block of the native operations, the last one not full
 RNG = np.random.default_rng(0)

@@ -11,8 +11,8 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from models.machine.backend import jt
 from models.ops.grid import grid_encode
 from models.ops.grid_sdf import active_weights, grid_sdf, grid_values, with_network
-from models.ops.kernel import REFERENCE, use
 from models.ops.sizes import FEATURES, grid_sizes
+from models.ops.source import REFERENCE, use
 
 ATOL = 2e-5
 ATOL_FINE = 1e-4  # where cells are 0.01 wide, one rounding of a point's place is 1e-5 of a cell

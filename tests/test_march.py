@@ -7,8 +7,8 @@ import pytest
 from forms import FORMS, OWN_FORMS, in_form
 
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE
 from models.ops.march import EMPTY, LARGEST_BOX, OCCUPIED, SOLID, march, with_empty_boxes
+from models.ops.source import NATIVE, REFERENCE
 
 
 def rays_at(rng, count, jitter=True):

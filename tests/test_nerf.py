@@ -13,7 +13,7 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from models.fields.radiance import NeRF
 from models.fields.state import named_parameters
 from models.machine.backend import jt
-from models.ops.kernel import REFERENCE, use
+from models.ops.source import REFERENCE, use
 
 COUNT = 70  # more than one block of the native operation, the last one not full
 RNG = np.random.default_rng(0)

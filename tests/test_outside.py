@@ -6,8 +6,8 @@ from forms import CUDA_FORMS, in_form
 
 from data.rays import Rays
 from models.machine.backend import jt
-from models.ops.kernel import REFERENCE
 from models.ops.outside import BEFORE, BEHIND, Outside, candidates, contracted, outside_samples
+from models.ops.source import REFERENCE
 
 pytestmark = pytest.mark.unit
 FORMS = (REFERENCE, *CUDA_FORMS)

@@ -15,7 +15,7 @@ from data.rays import Rays
 from models.estimators.base import upload
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
-from models.ops.kernel import NATIVE, REFERENCE
+from models.ops.source import NATIVE, REFERENCE
 
 COUNT = 5
 RAYS = random_rays(COUNT)

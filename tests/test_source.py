@@ -10,9 +10,8 @@ from runs import ROOT
 
 from models.machine.backend import jt
 from models.ops import source, together
-from models.ops.kernel import REFERENCE, use
 from models.ops.packing import pack
-from models.ops.source import CPU, Source, numbers
+from models.ops.source import CPU, REFERENCE, Source, numbers, use
 from models.ops.together import compile_together
 from models.ops.upsample import SOURCE as UPSAMPLE
 from models.ops.weighted_means import weighted_means

@@ -17,7 +17,6 @@ from models.commands.doctor_operations import results
 from models.commands.operation_examples import example, kernels
 from models.machine import backend
 from models.ops import color_mlp, nerf_mlp
-from models.ops.kernel import NATIVE, REFERENCE
 from models.ops.sdf_mlp import SOURCE
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes
 from models.ops.source import CUDA

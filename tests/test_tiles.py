@@ -19,9 +19,9 @@ from models.fields.sdf import SDFNetwork
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
 from models.ops import color_mlp, nerf_mlp
-from models.ops.kernel import NATIVE, REFERENCE
 from models.ops.sdf_mlp import SOURCE
 from models.ops.sizes import ColorSizes, NerfSizes
+from models.ops.source import NATIVE, REFERENCE
 
 pytestmark = only_on_the_cpu
 KIB = 1 << 10

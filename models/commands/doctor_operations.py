@@ -15,7 +15,7 @@ from models.fields.conf import SdfConfig
 from models.fields.sdf import SDFNetwork
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine.backend import device_info, jt
-from models.ops.kernel import NATIVE, REFERENCE, Kernel, use
+from models.ops.source import NATIVE, REFERENCE, Kernel, use
 from models.training.checkpoint import Checkpoint
 
 Result = tuple[str, str, str]  # name, figure, and a remedy if it is wrong

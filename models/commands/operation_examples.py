@@ -18,12 +18,12 @@ from models.ops.agreement import Agreement
 from models.ops.draw import Draw, Photographs
 from models.ops.grid_sdf import with_network
 from models.ops.hits import Hits
-from models.ops.kernel import Kernel
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, with_empty_boxes
 from models.ops.network import Weights
 from models.ops.outside import BEFORE, Outside
 from models.ops.patches import Patches
 from models.ops.sizes import FEATURES, ColorSizes, GridSizes, NerfSizes, SdfSizes, encoding_width, grid_sizes
+from models.ops.source import Kernel
 from models.ops.splat_project import camera_numbers, project_ellipsoids, project_surfels
 from models.ops.splat_raster import Look, Raster
 from models.ops.splat_wander import step_of

@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 MOST_VIEWS, MOST_PATCH, MOST_OFFSETS = 8, 40, 9

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
 from models.ops.network import network_source, positional_encoding, shapes32
 from models.ops.sizes import encoding_width
+from models.ops.source import Kernel
 from models.structs import Var
 
 

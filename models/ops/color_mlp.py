@@ -9,10 +9,9 @@ from dataclasses import replace
 
 from models.machine.available import FLOAT_BYTES
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
 from models.ops.network import Weights, network_source, shapes32
 from models.ops.sizes import BLOCK, ColorSizes
-from models.ops.source import CPU, device
+from models.ops.source import CPU, Kernel, device
 from models.structs import Var
 
 # Largest size of the stored layers. For a narrow network it is faster to store the layers than to recompute them; for a

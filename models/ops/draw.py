@@ -16,9 +16,8 @@ import numpy as np
 from data.cameras import SPAN_HALF_LENGTH, rays_of
 from data.rays import PixelBatch, Rays
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
 from models.ops.philox import BITS, PHILOX, philox
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 OFFSET, WIDTH, LEFT, TOP, COLUMNS, ROWS = range(6)  # of a row of `Photographs.windows`

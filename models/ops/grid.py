@@ -8,9 +8,9 @@ points and table.
 from __future__ import annotations
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
 from models.ops.network import network_source, shapes32
 from models.ops.sizes import FEATURES, GridSizes
+from models.ops.source import Kernel
 from models.structs import Var
 
 # The hash factors of y and z (eq. 4; that of x is 1) as signed 32-bit numbers: only low bits count.

@@ -14,9 +14,9 @@ from dataclasses import replace
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
 from models.ops.grid import level_features, level_slopes
-from models.ops.kernel import Kernel
 from models.ops.network import Weights, filled, network_source, shapes32
 from models.ops.sizes import BLOCK, FEATURES, POINT, SOFTPLUS_BETA, GridSizes
+from models.ops.source import Kernel
 from models.structs import FieldOutput, Var
 
 SOURCE = network_source("grid_sdf.h", GridSizes, FEATURES=FEATURES, BETA=SOFTPLUS_BETA)

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 
 from models.machine.backend import jt
 from models.ops.elementwise import length
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.ops.volrend import points_along
 from models.structs import Var
 

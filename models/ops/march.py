@@ -15,8 +15,7 @@ import numpy as np
 
 from data.scenes.frustum import any_in_blocks, children
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 EMPTY, OCCUPIED, SOLID = 0, 1, 2  # cells: empty, occupied, or inside the object, where rays end

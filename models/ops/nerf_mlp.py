@@ -7,9 +7,9 @@ NaN, and the outputs there are 0. Native forms evaluate no other points; the hos
 from __future__ import annotations
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
 from models.ops.network import Weights, filled, network_source, positional_encoding, shapes32
 from models.ops.sizes import NerfSizes
+from models.ops.source import Kernel
 from models.structs import Var
 
 SOURCE = network_source("nerf_mlp.h", NerfSizes)

@@ -13,10 +13,9 @@ import numpy as np
 
 from data.rays import Rays
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
 from models.ops.march import PackedSamples, compact, native_samples
 from models.ops.sizes import BACKGROUND_RADIUS
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 BEHIND, BEFORE = 1, 2  # states of cells; 0: no samples

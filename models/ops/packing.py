@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 Parts = tuple[Var, ...]  # the arrays of a layer

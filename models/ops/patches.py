@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 CAMERA = 26  # numbers per camera

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 RADIUS, SIGMA = 5, 1.5  # size of the window, pixels

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
-from models.ops.kernel import Kernel
 from models.ops.network import (
     Weights,
     filled,
@@ -21,6 +20,7 @@ from models.ops.network import (
     shapes32,
 )
 from models.ops.sizes import BLOCK, SKIP_SCALE, SOFTPLUS_BETA, SdfSizes
+from models.ops.source import Kernel
 from models.structs import FieldOutput, Var
 
 SOURCE = network_source("sdf_mlp.h", SdfSizes, BETA=SOFTPLUS_BETA, SKIP_SCALE=SKIP_SCALE)

@@ -1,4 +1,8 @@
-"""Compile and call native source: a header of csrc/, a function in it, and a layout that both languages share.
+"""An operation: a reference in plain Jittor, and native source, a header of csrc/ with a function and a layout.
+
+A module of this package contains one operation, or a few with the same layout: the sizes, the reference, and the calls
+of its source in csrc/<device>/. Code outside this package does not depend on the form of a `Kernel`; `use` selects it
+for tests and benchmarks.
 
 A layout is a frozen dataclass of numbers, tuples of numbers and other layouts; field names differ from type names. It
 is declared in Python; the C++ struct is generated from it, and its values are passed by name. A Python float is a float
@@ -39,6 +43,8 @@ Emulator = Callable[["Source", str, Any, Sequence[tuple[tuple[int, ...], str]], 
 # Inputs, outputs and cotangents of an operation -> the inputs of its gradient.
 Given = Callable[[list[Var], list[Var], list[Var]], list[Var]]
 _emulator: ContextVar[Emulator | None] = ContextVar("emulator", default=None)
+NATIVE, REFERENCE = "native", "reference"
+_form: ContextVar[str] = ContextVar("form", default=NATIVE)
 _written: list[Path] = []
 
 
@@ -60,6 +66,38 @@ def written() -> int:
 def device() -> str:
     """The device of the active forms: "cpu" or "cuda"."""
     return CUDA if _emulator.get() is not None or jt.flags.use_cuda else CPU
+
+
+@contextmanager
+def use(form: str) -> Iterator[None]:
+    """Within the context every kernel uses this form: REFERENCE, or NATIVE if the device has one (the default)."""
+    token = _form.set(form)
+    try:
+        yield
+    finally:
+        _form.reset(token)
+
+
+class Kernel:
+    """An operation in all its forms, called like a function; all forms take the same arguments."""
+
+    def __init__(self, reference: Callable[..., Any], **native: Callable[..., Any]) -> None:
+        """`reference` is the specification, and the form of every device without one in `native`.
+
+        Native forms are given by device, cpu= and cuda=; a source with both is passed as both.
+        """
+        self.reference = reference
+        self._native = native
+
+    @property
+    def is_native(self) -> bool:
+        """Whether a native form of the device is selected."""
+        return _form.get() != REFERENCE and device() in self._native
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """The result of the selected form."""
+        form = self._native[device()] if self.is_native else self.reference
+        return form(*arguments, **named)
 
 
 @dataclass(frozen=True, eq=False)  # each source is one object, found quickly among those that are compiled

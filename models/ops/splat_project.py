@@ -17,8 +17,7 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.harmonics import functions
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 BLUR = 0.3  # added to the variances in the image, in square pixels, so that no ellipsoid falls between pixels

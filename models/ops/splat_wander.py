@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
 from models.ops.philox import BITS, PHILOX, philox
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.ops.splat_project import SHORTEST, rotations
 from models.structs import Var
 

@@ -17,8 +17,7 @@ import numpy as np
 from models.config.blocks import BETA_1
 from models.machine.backend import jt
 from models.ops.elementwise import is_finite
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 BETA_2, EPSILON = 0.999, 1e-8  # defaults of the conf

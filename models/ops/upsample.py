@@ -15,12 +15,11 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.elementwise import length
-from models.ops.kernel import Kernel
 from models.ops.network import Weights
 from models.ops.sdf_mlp import SOURCE as SDF_SOURCE
 from models.ops.sdf_mlp import sdf_distance
 from models.ops.sizes import SdfSizes
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.ops.volrend import (
     ALPHA_EPS,
     TRANSMITTANCE_EPS,

@@ -13,8 +13,7 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip, length
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 # Added to numerator and denominator of alpha: deep inside an object both CDFs vanish, and alpha would be 0/0; with it

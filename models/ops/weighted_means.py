@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from models.machine.backend import jt
-from models.ops.kernel import Kernel
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
 
 MOST_TERMS = 16  # maximum number of terms: the layout is passed with each launch

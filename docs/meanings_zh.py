@@ -57,9 +57,9 @@ FLAG_MEANINGS = {
     "tagged ones are recognised without it": (
         "prepare、reconstruct：照片或视频帧是 360 度全景（等距柱状投影），将切成透视视图；带标记的照片会自动识别"
     ),
-    "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of --mesh and "
+    "validate_mesh: up axis of the file (default: y for .glb, .obj and .usdz, else z); evaluate: of --mesh and "
     "--gt of other programs": (
-        "validate_mesh：文件中向上的轴（默认：.glb 和 .obj 为 y，.ply 和 .stl 为 z）；evaluate：其他程序写的 --mesh 和 "
+        "validate_mesh：文件中向上的轴（默认：.glb、.obj 和 .usdz 为 y，其他为 z）；evaluate：其他程序写的 --mesh 和 "
         "--gt 的向上轴"
     ),
     "validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, .stl "
@@ -123,16 +123,16 @@ FLAG_MEANINGS = {
     "validate_mesh: close the holes, for 3D printing; the log gives their number and area": (
         "validate_mesh：封闭网格的孔洞，用于 3D 打印；日志给出孔洞的数目和补出的面积"
     ),
-    "validate_mesh: colours from the photographs (default: vertex, if the format supports it)": (
-        "validate_mesh：取自照片的颜色（默认：格式支持时为 vertex）"
+    "validate_mesh: colours from the photographs (default: vertex, if the format supports it; texture for .usdz)": (
+        "validate_mesh：取自照片的颜色（默认：格式支持时为 vertex，.usdz 为 texture）"
     ),
     "validate_mesh: texels per side of the texture (default: 2048)": "validate_mesh：纹理每边的像素数（默认：2048）",
-    "output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply, .glb with a texture). "
-    "render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: compare.html in the first "
-    "experiment)": (
-        "输出文件。validate_mesh：.ply、.obj、.glb 或 .stl（默认：实验文件夹里的 meshes/<step>.ply，带纹理时为 .glb"
-        "）；render：.mp4，或存放 PNG 的文件夹（默认：在 render/ 里）；compare：.html（默认：第一个实验文件夹里的 "
-        "compare.html）"
+    "output file. validate_mesh: .ply, .obj, .glb, .stl, .usdz or .3mf (default: meshes/<step>.ply, .glb with a "
+    "texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: compare.html in the "
+    "first experiment)": (
+        "输出文件。validate_mesh：.ply、.obj、.glb、.stl、.usdz 或 .3mf（默认：实验文件夹里的 meshes/<step>.ply，"
+        "带纹理时为 .glb）；render：.mp4，或存放 PNG 的文件夹（默认：在 render/ 里）；compare：.html"
+        "（默认：第一个实验文件夹里的 compare.html）"
     ),
     "validate_mesh, evaluate: grid points per side (default: 512)": (
         "validate_mesh、evaluate：网格每边的采样点数（默认：512）"

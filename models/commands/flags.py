@@ -63,8 +63,8 @@ HELP = {
     "the region of interest)",
     "--frame": "world frame of the cameras, unit-sphere frame, or map grid of reference.json minus its offset; "
     "validate_mesh: of the output; evaluate: of --mesh, --gt, --tau and --points (default: world)",
-    "--up": "validate_mesh: up axis of the file (default: y for .glb and .obj, z for .ply and .stl); evaluate: of "
-    "--mesh and --gt of other programs",
+    "--up": "validate_mesh: up axis of the file (default: y for .glb, .obj and .usdz, else z); evaluate: of --mesh and "
+    "--gt of other programs",
     "--no-refine": "validate_mesh: keep the vertices of marching cubes",
     "--clean": "validate_mesh: pieces: remove components below a hundredth of the area of the largest (default). "
     "views: also triangles that no camera sees or that lie outside the dilated masks. largest: also all components "
@@ -78,13 +78,14 @@ HELP = {
     "--simplify": "validate_mesh: reduce to the fewest triangles within this distance of the surface, in units of "
     "--frame",
     "--watertight": "validate_mesh: close the holes, for 3D printing; the log gives their number and area",
-    "--colour": "validate_mesh: colours from the photographs (default: vertex, if the format supports it)",
+    "--colour": "validate_mesh: colours from the photographs (default: vertex, if the format supports it; texture for "
+    ".usdz)",
     "--texture_size": f"validate_mesh: texels per side of the texture (default: {TEXTURE_SIZE})",
     "--mesh": "validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, "
     ".stl or .glb (default: it is extracted)",
-    "--output": "output file. validate_mesh: .ply, .obj, .glb or .stl (default: meshes/<step>.ply, .glb with a "
-    "texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: compare.html in "
-    "the first experiment)",
+    "--output": "output file. validate_mesh: .ply, .obj, .glb, .stl, .usdz or .3mf (default: meshes/<step>.ply, .glb "
+    "with a texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: compare.html "
+    "in the first experiment)",
     "--image": "validate_image: number of the training photograph (default: 0)",
     "--resolution_level": "validate_image, render, interpolate: reduction factor, 1: full size (default: "
     "train.validate_resolution_level; for videos the largest that leaves 720 lines; 1 for a camera-path file)",

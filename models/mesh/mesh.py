@@ -1,4 +1,4 @@
-"""Mesh files: a mesh with its colours, its frames and axes, and PLY, OBJ, GLB and STL files."""
+"""Mesh files: a mesh with its colours, its frames and axes, and PLY, OBJ, GLB, STL, USDZ and 3MF files."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from data.parsed_scene import Reference, WorldFrame
 from data.prepare.world import plausible_up, rotation_to_z
 from data.scenes.readers.neus import REFERENCE_FILE
 from data.scenes.scene import Posed, Scene
+from models.mesh.archives import rows, three_mf, usdz
 from models.mesh.output import companions, offset_file
 from models.requests import FRAMES, TEXTURE, UNIT, UTM, WORLD, Y_AXIS, Z_AXIS
 
@@ -61,6 +62,7 @@ Y_UP = np.array([[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0], [0.0, -1.0, 0.0, 0.
 CAMERA_UNITS = "those of the scene's cameras"
 UNKNOWN_UP = "not known"
 FROM_CAMERAS = "the cameras"
+WITH_Y_UP, FOR_PRINTING = (".glb", ".obj", ".usdz"), (".stl", ".3mf")
 TO_MILLIMETRES = np.diag([1000.0, 1000.0, 1000.0, 1.0])
 
 
@@ -84,13 +86,13 @@ class FileAxes:
 def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.ndarray | None) -> FileAxes:
     """The coordinates of a mesh file with this suffix; `up`: the value of --up.
 
-    The default of `up` is y for GLB and OBJ, which programs with z up turn back; z for PLY and STL. If nothing is known
-    about the world frame (`frame` is None), up is estimated from the cameras with poses `poses` [V, 4, 4]: GLB and OBJ
-    are turned to it, PLY and STL keep the world frame unless `up` is given. If that is not plausible either, or `poses`
-    is None, the z axis is taken for it. STL has no unit and slicers read millimetres, so a metric scene is written in
-    millimetres.
+    The default of `up` is that of WITH_Y_UP, which programs with z up turn back, or z. If nothing is known about the
+    world frame (`frame` is None), up is estimated from the cameras with poses `poses` [V, 4, 4]: files with y up are
+    turned to it, others keep the world frame unless `up` is given. If that is not plausible either, or `poses` is None,
+    the z axis is taken for it. STL has no unit and slicers read millimetres, so a metric scene is written in
+    millimetres, as in 3MF.
     """
-    axis = up or (Y_AXIS if suffix in (".glb", ".obj") else Z_AXIS)
+    axis = up or (Y_AXIS if suffix in WITH_Y_UP else Z_AXIS)
     change, words = np.eye(4), UNKNOWN_UP
     if frame is not None:
         words = f"{axis}, {frame.up_source or UNKNOWN_UP}"
@@ -106,7 +108,7 @@ def file_axes(suffix: str, frame: WorldFrame | None, up: str | None, poses: np.n
         return FileAxes(change, CAMERA_UNITS, words)
     return (
         FileAxes(TO_MILLIMETRES @ change, "millimetres", words)
-        if suffix == ".stl"
+        if suffix in FOR_PRINTING
         else FileAxes(change, "metres", words)
     )
 
@@ -274,16 +276,15 @@ OF_VERTICES, OF_INDICES = 34962, 34963  # targets of glTF's buffer views (sectio
 UNLIT = "KHR_materials_unlit"
 COORDINATE_DIGITS = 7  # significant ones of coordinates about the origin
 FAR_DIGITS = 2  # further digits from which on float32 is too coarse
-OBJ_ROWS = 2**16  # rows of an OBJ that are formatted at a time
 
 
 def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
-    """Write PLY, OBJ with its material, GLB or STL, by the suffix; `path` never contains an incomplete file.
+    """Write PLY, OBJ with its material, GLB, STL, USDZ or 3MF, by the suffix; `path` never contains an incomplete file.
 
     A mesh that is small beside its distance from the origin, as in UTM coordinates, would lose its shape in float32:
-    PLY then has double coordinates, OBJ more digits; GLB and STL are written less an offset, which a JSON file beside
-    them records, and in GLB also the translation of its node. Returns all files; the .mtl and .png of a textured OBJ
-    and the record of an offset are in the same folder and are written first. Raises UserError if writing fails.
+    PLY then has double coordinates, OBJ more digits; the others are written less an offset, which a JSON file beside
+    them records, and in GLB and USDZ also the translation of a node. Returns all files; the .mtl and .png of a textured
+    OBJ and the record of an offset are in the same folder and are written first. Raises UserError if writing fails.
     """
     suffix, files, material = path.suffix.lower(), [path], path
     vertices = np.asarray(surface.mesh.vertices)
@@ -296,7 +297,7 @@ def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
     if suffix == ".obj":
         if surface.picture is not None:
             material, image = companions(path, TEXTURE)
-            write_result(image, cv2.imencode(".png", surface.picture[..., ::-1])[1].tobytes())
+            write_result(image, _png(surface.picture))
             look = f"newmtl surface\nKa 1 1 1\nKd 1 1 1\nKs 0 0 0\nillum 1\nmap_Kd {image.name}\n"
             write_result(material, look.encode())
             files += [material, image]
@@ -311,8 +312,20 @@ def write_surface(surface: Surface, path: Path, about: About) -> list[Path]:
         files.append(offset_file(path))
         near = trimesh.Trimesh(vertices - offset, surface.mesh.faces, process=False)
         surface = replace(surface, mesh=near)
-    write_result(path, _stl(surface, about, is_far) if suffix == ".stl" else _glb(surface, about, offset))
+    if suffix == ".stl":
+        content = _stl(surface, about, is_far)
+    elif suffix == ".3mf":
+        corners = np.asarray(surface.mesh.vertices), np.asarray(surface.mesh.faces)
+        content = three_mf(*corners, surface.rgb, "; ".join(about.lines()))
+    else:
+        content = _usdz(surface, about, offset) if suffix == ".usdz" else _glb(surface, about, offset)
+    write_result(path, content)
     return files
+
+
+def _png(picture: np.ndarray) -> bytes:
+    """An image uint8 [h, w, 3], sRGB, as PNG."""
+    return cv2.imencode(".png", picture[..., ::-1])[1].tobytes()
 
 
 def _mesh(surface: Surface, **more: Any) -> trimesh.Trimesh:
@@ -375,6 +388,24 @@ def _glb(surface: Surface, about: About, offset: np.ndarray) -> bytes:
     return export_glb(scene, include_normals=surface.normals is not None, tree_postprocessor=finish)
 
 
+def _usdz(surface: Surface, about: About, offset: np.ndarray) -> bytes:
+    """USDZ; phones show its texture, and not its vertex colours."""
+    values = {
+        "normal3f[] normals": None if surface.normals is None else _unit(surface.normals),
+        "color3f[] primvars:displayColor": None if surface.rgb is None else linear(surface.rgb),
+        "texCoord2f[] primvars:st": surface.uv,
+    }
+    return usdz(
+        np.asarray(surface.mesh.vertices),
+        np.asarray(surface.mesh.faces),
+        {name: value for name, value in values.items() if value is not None},
+        None if surface.picture is None else _png(surface.picture),
+        offset,
+        vars(about),
+        is_y_up=not about.up.startswith(Z_AXIS),
+    )
+
+
 def linear(rgb: np.ndarray) -> np.ndarray:
     """sRGB levels from 0 to 255, of any shape, as linear float64 in [0, 1] (IEC 61966-2-1)."""
     shares = rgb / 255.0
@@ -397,26 +428,17 @@ def _obj(surface: Surface, about: About, material: str, digits: int) -> bytes:
     colored = vertices if surface.rgb is None else np.concatenate([vertices, surface.rgb / 255.0], axis=1)
     head = [f"# {line}" for line in about.lines()]
     parts = ["\n".join([*head, *([f"mtllib {material}"] if surface.uv is not None else []), ""])]
-    parts += _rows("v" + f" %.{digits}g" * 3 + " %.4f" * (colored.shape[1] - 3) + "\n", colored)
+    parts.append(rows("v" + f" %.{digits}g" * 3 + " %.4f" * (colored.shape[1] - 3) + "\n", colored))
     fields = ["%d"]
     if surface.uv is not None:
-        parts += _rows("vt %.6f %.6f\n", surface.uv)
+        parts.append(rows("vt %.6f %.6f\n", surface.uv))
     if surface.normals is not None:
-        parts += _rows("vn %.4f %.4f %.4f\n", _unit(surface.normals))
+        parts.append(rows("vn %.4f %.4f %.4f\n", _unit(surface.normals)))
         fields.append("%d/%d" if surface.uv is not None else "/%d")
     elif surface.uv is not None:
         fields.append("%d")
     parts += ["usemtl surface\n"] if surface.uv is not None else []
     corner = "/".join(fields)
     repeated = np.repeat(np.asarray(surface.mesh.faces) + 1, corner.count("%d"), axis=1)
-    parts += _rows("f" + f" {corner}" * 3 + "\n", repeated)
+    parts.append(rows("f" + f" {corner}" * 3 + "\n", repeated))
     return "".join(parts).encode("utf-8", "replace")
-
-
-def _rows(pattern: str, values: np.ndarray) -> list[str]:
-    """The rows of `values` formatted by `pattern`, as texts of OBJ_ROWS rows."""
-    texts = []
-    for start in range(0, len(values), OBJ_ROWS):
-        part = values[start : start + OBJ_ROWS]
-        texts.append(pattern * len(part) % tuple(part.reshape(-1).tolist()))
-    return texts

@@ -13,7 +13,14 @@ from data.io.files import require_place
 from data.limits import require_values
 from models.requests import NETWORK, NONE, PIECES, TEXTURE, UNIT, VERTEX, MeshRequest
 
-HOLDS = {".ply": (VERTEX, NONE), ".obj": (VERTEX, TEXTURE, NONE), ".glb": (VERTEX, TEXTURE, NONE), ".stl": (NONE,)}
+HOLDS = {  # the default first; phones show no vertex colours of USDZ
+    ".ply": (VERTEX, NONE),
+    ".obj": (VERTEX, TEXTURE, NONE),
+    ".glb": (VERTEX, TEXTURE, NONE),
+    ".stl": (NONE,),
+    ".usdz": (TEXTURE, VERTEX, NONE),
+    ".3mf": (VERTEX, NONE),
+}
 
 
 def require_valid(request: MeshRequest) -> None:
@@ -55,7 +62,7 @@ def require_source(request: MeshRequest, is_extraction: bool = False) -> None:
 
 
 def require_format(path: Path, color: str | None) -> str:
-    """The colour of the file: the requested one, or for None vertex colours if the format supports them.
+    """The colour of the file: the requested one, or for None the default of the format.
 
     Raises UserError for a suffix that is not in HOLDS, and for a format that does not support the requested colour.
     """
@@ -79,7 +86,7 @@ def companions(path: Path, color: str) -> list[Path]:
 
 
 def offset_file(path: Path) -> Path:
-    """The file beside a GLB or STL that records its offset."""
+    """The file beside a GLB, STL, USDZ or 3MF that records its offset."""
     return path.with_name(f"{path.name}.json")
 
 

@@ -4,6 +4,8 @@
 
 namespace neus {
 
+constexpr int SPLATS_AT_ONCE = 256;  // of a thread of a CPU
+
 // The parameters of the Gaussians, and their gradients.
 struct SplatsIn {
     const float *means, *quats, *log_sizes;

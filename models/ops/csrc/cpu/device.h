@@ -22,4 +22,16 @@ inline void each(long count, Work work) {
     for (long i = 0; i < count; i++) work(i);
 }
 
+// The same on all threads, `at_once` of one thread after the other.
+template <typename Work>
+inline void each_apart(long count, int at_once, Work work) {
+#pragma omp parallel for schedule(dynamic, at_once)
+    for (long i = 0; i < count; i++) work(i);
+}
+
+template <typename T>
+inline void clear(T *values, long count) {
+    std::fill(values, values + count, T());
+}
+
 }  // namespace neus

@@ -4,36 +4,11 @@
 #include <algorithm>
 #include <cmath>
 #include <vector>
+#include "patch_camera.h"
 
 namespace neus {
 
 constexpr int PATCHES_AT_ONCE = 8;  // per task; patches that cannot be compared take almost no time
-
-struct PatchCamera {
-    const float *projection, *to_rays, *position, *size;
-    explicit PatchCamera(const float *row) : projection(row), to_rays(row + 12), position(row + 21), size(row + 24) {}
-
-    // The homogeneous pixel of a point: x, y, depth.
-    void see(const float *place, float *found) const {
-        for (int i = 0; i < 3; i++) {
-            const float *p = projection + 4 * i;
-            found[i] = p[0] * place[0] + p[1] * place[1] + p[2] * place[2] + p[3];
-        }
-    }
-    bool shows(float x, float y) const { return x >= 0 && y >= 0 && x <= size[0] - 1 && y <= size[1] - 1; }
-};
-
-// The grey value at a pixel of a photograph, and its derivatives along x and y.
-inline float grey_at(const Patches &is, const unsigned char *image, float x, float y, float &along_x, float &along_y) {
-    const int column = std::min((int)x, is.width - 2), row = std::min((int)y, is.height - 2);
-    const float right = x - column, low = y - row;
-    const unsigned char *at = image + (long)row * is.width + column;
-    const float above = at[0] + right * (at[1] - at[0]);
-    const float below = at[is.width] + right * (at[is.width + 1] - at[is.width]);
-    along_x = (1 - low) * (at[1] - at[0]) + low * (at[is.width + 1] - at[is.width]);
-    along_y = below - above;
-    return above + low * (below - above);
-}
 
 // A patch on its plane: M pixels; those of the reference view have zero mean.
 struct PatchPlane {
@@ -45,7 +20,7 @@ struct PatchPlane {
     // False if it cannot be compared with any view.
     bool lay(const Patches &is, const PatchCamera &own, const unsigned char *image, const float *point,
              const float *normal) {
-        float centre[3], unused[2], mean = 0;
+        float centre[3], mean = 0;
         own.see(point, centre);
         if (centre[2] <= 0) return false;
         const float length = std::sqrt(normal[0] * normal[0] + normal[1] * normal[1] + normal[2] * normal[2]);
@@ -65,7 +40,7 @@ struct PatchPlane {
                 }
                 if (!(facing[m] < -is.grazing * length * std::sqrt(square))) return false;
                 for (int i = 0; i < 3; i++) places[3 * m + i] = own.position[i] + ray[i] * (height / facing[m]);
-                grey[m] = grey_at(is, image, x, y, unused[0], unused[1]);
+                grey[m] = grey_at(is.width, is.height, image, x, y).value;
                 mean += grey[m];
             }
         const int count = grey.size();
@@ -81,19 +56,20 @@ struct PatchPlane {
 inline float pair_cost(const Patches &is, const PatchPlane &patch, const PatchCamera &camera, const unsigned char *image,
                        float *grey, float *along) {
     const int count = patch.grey.size();
-    float mean = 0, seen[3], step[3], along_x, along_y;
+    float mean = 0, seen[3], step[3];
     for (int m = 0; m < count; m++) {
         camera.see(&patch.places[3 * m], seen);
         if (seen[2] <= 0) return is.worst;
         const float x = seen[0] / seen[2], y = seen[1] / seen[2], *ray = &patch.rays[3 * m];
         if (!camera.shows(x, y)) return is.worst;
-        grey[m] = grey_at(is, image, x, y, along_x, along_y);
-        mean += grey[m];
+        const Grey at = grey_at(is.width, is.height, image, x, y);
+        grey[m] = at.value;
+        mean += at.value;
         for (int i = 0; i < 3; i++) {
             const float *p = camera.projection + 4 * i;
             step[i] = p[0] * ray[0] + p[1] * ray[1] + p[2] * ray[2];
         }
-        along[m] = (along_x * (step[0] - x * step[2]) + along_y * (step[1] - y * step[2])) / seen[2];
+        along[m] = (at.along_x * (step[0] - x * step[2]) + at.along_y * (step[1] - y * step[2])) / seen[2];
     }
     mean /= count;
     float power = is.noise, common = 0;

@@ -4,20 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <vector>
+#include "likeness.h"
 
 namespace neus {
 
-struct Window11 {
-    float weights[2 * RADIUS + 1];
-    Window11() {
-        double sum = 0;
-        for (int k = -RADIUS; k <= RADIUS; k++) sum += std::exp(-0.5 * k * k / (SIGMA * SIGMA));
-        for (int k = -RADIUS; k <= RADIUS; k++) weights[k + RADIUS] = (float)(std::exp(-0.5 * k * k / (SIGMA * SIGMA)) / sum);
-    }
-};
-
 // Convolve a plane with the window in place; zeros outside the plane.
-inline void blur(const Window11 &window, long height, long width, std::vector<float> &plane) {
+inline void blur(const Taps &window, long height, long width, std::vector<float> &plane) {
     std::vector<float> across(height * width), row(width + 2 * RADIUS);
     for (long y = 0; y < height; y++) {
         std::copy(plane.begin() + y * width, plane.begin() + (y + 1) * width, row.begin() + RADIUS);
@@ -40,7 +32,7 @@ inline void blur(const Window11 &window, long height, long width, std::vector<fl
 }
 
 // The sum of the SSIM of one channel over its pixels, and its gradient times `scale`.
-inline double likeness(const Window11 &window, long height, long width, float scale, const std::vector<float> &x,
+inline double likeness(const Taps &window, long height, long width, float scale, const std::vector<float> &x,
                        const std::vector<float> &y, std::vector<float> &slope) {
     const long size = height * width;
     std::vector<float> mean_x = x, mean_y = y, xx(size), yy(size), xy(size);
@@ -51,15 +43,9 @@ inline double likeness(const Window11 &window, long height, long width, float sc
         float sum = 0.f;
 #pragma omp simd reduction(+ : sum)
         for (long i = row * width; i < (row + 1) * width; i++) {
-            const float u = mean_x[i], v = mean_y[i];
-            const float a = 2 * u * v + STABLE_MEAN, b = 2 * (xy[i] - u * v) + STABLE_VARIANCE;
-            const float c = 1.f / (u * u + v * v + STABLE_MEAN);
-            const float d = 1.f / (xx[i] - u * u + yy[i] - v * v + STABLE_VARIANCE);
-            const float alike = a * b * c * d;
-            sum += alike;
-            mean_x[i] = 2 * (v * (b - a) * c * d + u * alike * (d - c));  // with respect to the mean,
-            xx[i] = -alike * d;                                          // the mean square,
-            xy[i] = 2 * a * c * d;                                       // and the mean product
+            float d[3];
+            sum += alike(mean_x[i], mean_y[i], xx[i], yy[i], xy[i], d);
+            mean_x[i] = d[0], xx[i] = d[1], xy[i] = d[2];
         }
         total += sum;
     }
@@ -71,7 +57,7 @@ inline double likeness(const Window11 &window, long height, long width, float sc
 inline void picture_loss(const Pictures &is, long height, const float *picture, const float *photograph, float *loss,
                          float *slope) {
     const long width = is.width, size = height * width;
-    const Window11 window;
+    const Taps window = window_taps();
     const float share = 1.f / (3.f * size);
     double alike[3], apart[3];
 #pragma omp parallel for schedule(static, 1)

@@ -238,6 +238,12 @@ inline long at_once(long points, long width) {
     return points < 1 || most < 1 ? 1 : points < most ? points : most;
 }
 
+// The same, for loops that have a form on CPUs, where a thread has several after one another.
+template <typename Work>
+inline void each_apart(long count, int, Work work) {
+    each(count, work);
+}
+
 // Loops over rows are written once for a number that the host knows, and for `SomeRows` of some_rows.h.
 inline long most_of(long rows) { return rows; }
 inline long part_of(long rows, long begin, long most) { return rows - begin < most ? rows - begin : most; }

@@ -1,24 +1,12 @@
 // Absolute differences and structural dissimilarity of two images, with the gradient, one thread per value of an image.
 // The reference is ops/picture_loss.py.
 #pragma once
+#include "likeness.h"
 #include "reduce.h"
 
 namespace neus {
 
-constexpr int TAPS = 2 * RADIUS + 1, COLORS = 3;
-
-struct Taps {
-    float weights[TAPS];
-};
-
-inline Taps window_taps() {
-    Taps taps;
-    double sum = 0;
-    const auto height = [](int k) { return std::exp(-0.5 * k * k / (SIGMA * SIGMA)); };
-    for (int k = -RADIUS; k <= RADIUS; k++) sum += height(k);
-    for (int k = -RADIUS; k <= RADIUS; k++) taps.weights[k + RADIUS] = (float)(height(k) / sum);
-    return taps;
-}
+constexpr int COLORS = 3;
 
 // A value of one of the five maps that are convolved with the window: x, y, x x, y y, x y.
 __device__ inline float map_value(int map, float x, float y) {
@@ -42,17 +30,6 @@ __device__ inline float along_column(const Taps &taps, long height, long width, 
     for (int k = -RADIUS; k <= RADIUS; k++)
         if (y + k >= 0 && y + k < height) sum += taps.weights[k + RADIUS] * map[i + k * row];
     return sum;
-}
-
-// The SSIM at a pixel, and its derivatives with respect to the mean, the mean square and the mean product.
-__device__ inline float alike(float u, float v, float xx, float yy, float xy, float *d) {
-    const float a = 2 * u * v + STABLE_MEAN, b = 2 * (xy - u * v) + STABLE_VARIANCE;
-    const float c = 1.f / (u * u + v * v + STABLE_MEAN), e = 1.f / (xx - u * u + yy - v * v + STABLE_VARIANCE);
-    const float found = a * b * c * e;
-    d[0] = 2 * (v * (b - a) * c * e + u * found * (e - c));
-    d[1] = -found * e;
-    d[2] = 2 * a * c * e;
-    return found;
 }
 
 inline void picture_loss(const Pictures &is, long height, const float *picture, const float *photograph, float *loss,

@@ -1,4 +1,5 @@
-// Intersection of a ray of packed samples, `begin` to `end`, with a surface. The reference is ops/hits.py.
+// Intersections of rays of packed samples with a surface. The reference is ops/hits.py. `entries` is the number of
+// offsets, one more than the rays.
 #pragma once
 #include "device.h"
 
@@ -55,6 +56,31 @@ __device__ inline void hit_backward(long at, const float *sdf, const float *grad
     const float slope = product3(gradient + 3 * at, direction), along = product3(d_point, direction);
     d_sdf[at] = -along / slope;
     for (int k = 0; k < 3; k++) d_gradient[3 * at + k] = d_normal[k] + along * sdf[at] / (slope * slope) * direction[k];
+}
+
+constexpr int RAYS_AT_ONCE = 64;
+
+// at [R], points and normals [R, 3].
+inline void surface_hits(const Hits &is, long entries, const int *offsets, const float *sdf, const float *gradient,
+                         const float *weights, const float *places, const float *directions, int *at, float *points,
+                         float *normals) {
+    const int every = is.every;
+    const float opacity = is.opacity, reach = is.reach, steepest = is.steepest;
+    each_apart(entries - 1, RAYS_AT_ONCE, [=] __device__(long r) {
+        at[r] = hit_of_ray(every, opacity, reach, steepest, offsets[r], offsets[r + 1], sdf, gradient, weights, places,
+                           directions, points + 3 * r, normals + 3 * r);
+    });
+}
+
+// d_sdf [S], d_gradient [S, 3]. Each sample belongs to one ray, so there are no conflicts.
+inline void surface_hits_backward(const Hits &is, long rays, const int *at, const float *sdf, const float *gradient,
+                                  const float *directions, const float *d_points, const float *d_normals, float *d_sdf,
+                                  float *d_gradient) {
+    clear(d_sdf, is.samples);
+    clear(d_gradient, 3L * is.samples);
+    each(rays, [=] __device__(long r) {
+        hit_backward(at[r], sdf, gradient, directions, d_points + 3 * r, d_normals + 3 * r, d_sdf, d_gradient);
+    });
 }
 
 }  // namespace neus

@@ -1,4 +1,4 @@
-// SGLD noise of one Gaussian. The reference is ops/splat_wander.py.
+// SGLD noise of Gaussians of low opacity (3DGS-MCMC). The reference is ops/splat_wander.py.
 #pragma once
 #include "philox.h"
 #include "sigmoid.h"
@@ -21,6 +21,12 @@ __device__ inline void wander(const Wander &is, long n, const SplatsIn &in, cons
     const float gate = is.rate * sigmoid(GATE_SLOPE * (GATE_MIDDLE - opacity));
     for (int i = 0; i < 3; i++)
         to[3 * n + i] += gate * (turn[3 * i] * drawn[0] + turn[3 * i + 1] * drawn[1] + turn[3 * i + 2] * drawn[2]);
+}
+
+inline void wander_splats(const Wander &layout, long count, const float *means, const float *quats, const float *sizes,
+                          const float *opacities, float *to) {
+    const Wander is = layout;
+    each_apart(count, SPLATS_AT_ONCE, [=] __device__(long n) { wander(is, n, {means, quats, sizes}, opacities, to); });
 }
 
 }  // namespace neus

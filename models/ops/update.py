@@ -117,31 +117,23 @@ def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float
     return Update(results[:count], results[count : 2 * count], results[2 * count :], taken)
 
 
-def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
-    """The loss, the L1 norm of each gradient and the sum of all parameters, G + 2 numbers in one Var or several.
+def _readings_reference(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> tuple[list[Var], Var]:
+    """The loss, the L1 norm of each gradient and the sum of all parameters, G + 2 numbers in one Var or several, and
+    whether all of them are finite, bool [1].
 
     If any value of a step is not finite, at least one of these is not finite. The parameters are included because a
     ReLU or a clip may not propagate their NaN to the loss.
     """
     total = sum(value.detach().sum() for value in parameters)
     values = [loss.detach(), *(gradient.detach().abs().sum() for gradient in gradients), total]
-    return [value.stop_grad() for value in values]
+    return [value.stop_grad() for value in values], is_finite(sum(values)).stop_grad()
 
 
-def _readings_native(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> list[Var]:
-    inputs = [loss, *gradients, *parameters]
-    return SOURCE.detached("step_readings", Readings(len(gradients)), [(len(gradients) + 2,)], inputs)
-
-
-def _finite_reference(values: Sequence[Var]) -> Var:
-    """Whether all readings are finite, bool [1]."""
-    return is_finite(sum(value.sum() for value in values)).stop_grad()
-
-
-def _finite_native(values: Sequence[Var]) -> Var:
-    return SOURCE.detached("all_finite", Readings(0), [((1,), "bool")], list(values))[0]
+def _readings_native(loss: Var, gradients: Sequence[Var], parameters: Sequence[Var]) -> tuple[list[Var], Var]:
+    inputs, outputs = [loss, *gradients, *parameters], [(len(gradients) + 2,), ((1,), "bool")]
+    values, is_good = SOURCE.detached("step_readings", Readings(len(gradients)), outputs, inputs)
+    return [values], is_good
 
 
 adam = Kernel(_adam_reference, cpu=_adam_native, cuda=_adam_native)
 readings = Kernel(_readings_reference, cpu=_readings_native, cuda=_readings_native)
-all_finite = Kernel(_finite_reference, cpu=_finite_native, cuda=_finite_native)

@@ -25,7 +25,7 @@ from models.machine.backend import jt
 from models.methods.block import ModelConfig
 from models.methods.registry import build_model
 from models.ops.together import compile_together
-from models.ops.update import Update, all_finite, readings
+from models.ops.update import Update, readings
 from models.plan import TrainingPlan
 from models.structs import Var
 from models.training.gradient import TOTAL, losses_of
@@ -51,8 +51,8 @@ def compile_step(trainer: Trainer) -> int:
         objective = trainer.model.objective(batch, noise, trainer.finished_steps)
         losses = losses_of(objective, {})
         gradients = [value.stop_grad() for value in jt.grad(losses[TOTAL], optimizer.parameters)]
-        seen = readings(losses[TOTAL], gradients, optimizer.parameters)
-        before = Update(optimizer.parameters, optimizer.exp_avg, optimizer.exp_avg_sq, all_finite(seen))
+        seen, is_finite = readings(losses[TOTAL], gradients, optimizer.parameters)
+        before = Update(optimizer.parameters, optimizer.exp_avg, optimizer.exp_avg_sq, is_finite)
         rates, settings = [0.0] * len(gradients), replace(optimizer.settings, steps=1)
         after = updated(before, gradients, rates, settings)
         update = [*after.parameters, *after.exp_avg, *after.exp_avg_sq, after.taken, *seen]

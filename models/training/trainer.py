@@ -14,7 +14,7 @@ from models.config.blocks import TrainConfig
 from models.fields.state import export_state, import_state, named_parameters
 from models.machine import backend, memory
 from models.methods.protocol import Batch, Model, Sampler
-from models.ops.update import all_finite, readings
+from models.ops.update import readings
 from models.structs import Noise
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 from models.training.gradient import TOTAL, BatchGradient, GradientSum, Sum
@@ -100,9 +100,9 @@ class Trainer:
                 self._halve_chunk_if_out_of_memory(error)
         gradient = replace(total.result(), entries=len(batch))
         self.finish_step()
-        seen = readings(gradient.losses[TOTAL], gradient.gradients, parameters)
+        seen, is_finite = readings(gradient.losses[TOTAL], gradient.gradients, parameters)
         rates = self.model.rates(step)
-        is_taken = self.optimizer.step(gradient.gradients, self.learning_rate, all_finite(seen), rates)
+        is_taken = self.optimizer.step(gradient.gradients, self.learning_rate, is_finite, rates)
         self.guard.watch(is_taken, seen, step, batch, noise, gradient, self.optimizer.settings)
         self.finished_steps += 1
         if self.model.acts_after and self.finish_step():

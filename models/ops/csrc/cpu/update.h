@@ -30,8 +30,8 @@ inline std::vector<Piece> pieces_of(const Vars &vars, int first, int count) {
     return pieces;
 }
 
-// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum
-// of all parameters}.
+// inputs = {loss, `gradients` gradients, parameters}; outputs = {{the loss, each gradient's sum of magnitudes, the sum of
+// all parameters}, whether these are finite}.
 template <typename Vars>
 inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
     const int gradients = layout.gradients;
@@ -50,15 +50,8 @@ inline void step_readings(const Readings &layout, const Vars &inputs, const Vars
     for (size_t p = 0; p < pieces.size(); p++) sums[std::min(pieces[p].index, gradients)] += parts[p];
     readings[0] = values(inputs, 0)[0];
     for (int k = 0; k <= gradients; k++) readings[1 + k] = (float)sums[k];
-}
-
-// outputs = {whether all numbers of all inputs are finite}.
-template <typename Vars>
-inline void all_finite(const Readings &, const Vars &inputs, const Vars &outputs) {
-    bool finite = true;
-    for (size_t k = 0; k < inputs.size(); k++)
-        for (long i = 0; i < inputs[k]->num; i++) finite &= std::isfinite(values(inputs, k)[i]);
-    outputs[0]->template ptr<bool>()[0] = finite;
+    bool &is_finite = outputs[1]->template ptr<bool>()[0] = true;
+    for (int k = 0; k < gradients + 2; k++) is_finite &= std::isfinite(readings[k]);
 }
 
 // The inputs and outputs of a step for one parameter.
@@ -96,24 +89,16 @@ inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) 
         if (!accepted) continue;
         const int k = pieces[p].index;
         const float rate = values(inputs, 1)[k];
-        const Run run{values(inputs, 2 + k),
-                      values(inputs, 2 + count + k),
-                      values(inputs, 2 + 2 * count + k),
-                      values(inputs, 2 + 3 * count + k),
-                      values(outputs, k),
-                      values(outputs, count + k),
-                      values(outputs, 2 * count + k)};
+        const auto in = [&](int part) { return values(inputs, 2 + part * count + k); };
+        const auto out = [&](int part) { return values(outputs, part * count + k); };
+        const Run run{in(0), in(1), in(2), in(3), out(0), out(1), out(2)};
         lost |= adam_run(step, rate, pieces[p].begin, pieces[p].end, run);
     }
     const bool is_taken = accepted && !lost;
     outputs[3 * count]->template ptr<bool>()[0] = is_taken;
     if (is_taken) return;
-    for (int k = 0; k < count; k++) {
-        const size_t bytes = outputs[k]->num * sizeof(float);
-        std::memcpy(values(outputs, k), values(inputs, 2 + k), bytes);
-        std::memcpy(values(outputs, count + k), values(inputs, 2 + 2 * count + k), bytes);
-        std::memcpy(values(outputs, 2 * count + k), values(inputs, 2 + 3 * count + k), bytes);
-    }
+    for (int k = 0; k < 3 * count; k++)  // the old values, of which the gradients are the second `count`
+        std::memcpy(values(outputs, k), values(inputs, 2 + k + (k < count ? 0 : count)), outputs[k]->num * sizeof(float));
 }
 
 }  // namespace neus

@@ -2,6 +2,7 @@
 // of Jittor's variables, all float32 except the bool `taken`. Pointers and sizes of variables are kernel arguments, so
 // that nothing is copied to the GPU.
 #pragma once
+#include <algorithm>
 #include "adam.h"
 #include "reduce.h"
 
@@ -19,11 +20,8 @@ inline float *values(const Vars &vars, size_t index) {
 template <typename Vars>
 inline long parts_of(const Vars &vars, int begin, int end) {
     long most = 1;
-    for (int k = begin; k < end; k++) {
-        const long parts = (vars[k]->num + THREADS * NUMBERS_OF_A_THREAD - 1) / (THREADS * NUMBERS_OF_A_THREAD);
-        most = parts > most ? parts : most;
-    }
-    return most < MOST_PARTS ? most : MOST_PARTS;
+    for (int k = begin; k < end; k++) most = std::max(most, (vars[k]->num - 1) / (THREADS * NUMBERS_OF_A_THREAD) + 1);
+    return std::min(most, MOST_PARTS);
 }
 
 struct Viewed {
@@ -63,8 +61,8 @@ __global__ inline void readings_kernel(int gradients, int count, const double *s
     if (threadIdx.x == 0) readings[blockIdx.x] = first < 0 ? loss[0] : (float)sum;
 }
 
-// inputs = {loss, `gradients` gradients, parameters}; readings = {the loss, each gradient's sum of magnitudes, the sum
-// of all parameters}.
+// inputs = {loss, `gradients` gradients, parameters}; outputs = {{the loss, each gradient's sum of magnitudes, the sum of
+// all parameters}, whether these are finite}.
 template <typename Vars>
 inline void step_readings(const Readings &layout, const Vars &inputs, const Vars &outputs) {
     const int gradients = layout.gradients, count = (int)inputs.size() - 1;
@@ -72,34 +70,18 @@ inline void step_readings(const Readings &layout, const Vars &inputs, const Vars
     double *sums = scratch.values;
     clear(sums, count * MOST_PARTS);
     for (int k = 0; k < count; k += AT_ONCE) {
-        const int end = k + AT_ONCE < count ? k + AT_ONCE : count;
+        const int end = std::min(k + AT_ONCE, count);
         launch(sums_kernel, dim3((unsigned)parts_of(inputs, 1 + k, 1 + end), end - k), THREADS,
                view(inputs, 1 + k, 1 + end), gradients - k, sums + k * MOST_PARTS);
     }
-    launch(readings_kernel, dim3(gradients + 2), THREADS, gradients, count, sums, values(inputs, 0), values(outputs, 0));
-}
-
-__global__ inline void lost_kernel(ViewedSome some, int *lost) {
-    const Viewed &at = some.at[blockIdx.y];
-    bool any = false;
-    for (long i = blockIdx.x * (long)THREADS + threadIdx.x; i < at.size; i += (long)gridDim.x * THREADS)
-        any |= !isfinite(at.values[i]);
-    if (any) atomicOr(lost, 1);
-}
-
-// outputs = {whether all numbers of all inputs are finite}.
-template <typename Vars>
-inline void all_finite(const Readings &, const Vars &inputs, const Vars &outputs) {
-    Scratch<int> scratch(1);
-    int *lost = scratch.values;
-    clear(lost, 1);
-    const int count = (int)inputs.size();
-    for (int k = 0; k < count; k += AT_ONCE) {
-        const int end = k + AT_ONCE < count ? k + AT_ONCE : count;
-        launch(lost_kernel, dim3((unsigned)parts_of(inputs, k, end), end - k), THREADS, view(inputs, k, end), lost);
-    }
-    bool *finite = outputs[0]->template ptr<bool>();
-    each(1, [=] __device__(long) { finite[0] = lost[0] == 0; });
+    float *readings = values(outputs, 0);
+    bool *is_finite = outputs[1]->template ptr<bool>();
+    launch(readings_kernel, dim3(gradients + 2), THREADS, gradients, count, sums, values(inputs, 0), readings);
+    each(1, [=] __device__(long) {
+        bool all = true;
+        for (int k = 0; k < gradients + 2; k++) all &= (bool)isfinite(readings[k]);
+        *is_finite = all;
+    });
 }
 
 // The inputs and outputs of a step for one parameter.
@@ -146,15 +128,11 @@ template <typename Vars>
 inline SteppedSome stepped(const AdamStep &step, const Vars &inputs, const Vars &outputs, int begin, int end) {
     const int count = (int)outputs.size() / 3;
     SteppedSome some{step, {}};
-    for (int k = begin; k < end; k++)
-        some.at[k - begin] = {values(inputs, 2 + k),
-                              values(inputs, 2 + count + k),
-                              values(inputs, 2 + 2 * count + k),
-                              values(inputs, 2 + 3 * count + k),
-                              values(outputs, k),
-                              values(outputs, count + k),
-                              values(outputs, 2 * count + k),
-                              outputs[k]->num};
+    for (int k = begin; k < end; k++) {
+        const auto in = [&](int part) { return values(inputs, 2 + part * count + k); };
+        const auto out = [&](int part) { return values(outputs, part * count + k); };
+        some.at[k - begin] = {in(0), in(1), in(2), in(3), out(0), out(1), out(2), outputs[k]->num};
+    }
     return some;
 }
 
@@ -170,7 +148,7 @@ inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) 
     clear(lost, 1);
     for (const bool restores : {false, true})
         for (int k = 0; k < count; k += AT_ONCE) {
-            const int end = k + AT_ONCE < count ? k + AT_ONCE : count;
+            const int end = std::min(k + AT_ONCE, count);
             const SteppedSome some = stepped(step, inputs, outputs, k, end);
             const dim3 blocks((unsigned)parts_of(outputs, k, end), end - k);
             if (restores)

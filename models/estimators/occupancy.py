@@ -123,10 +123,11 @@ class OccupancyGrid:
 
     def closed_off(self, is_wall: np.ndarray) -> np.ndarray:
         """The cells that walls separate from the outside and from all cameras: bool [N, N, N], as `is_wall`."""
-        parts, _ = label(~is_wall)
+        parts, count = label(~is_wall)
         within = self.cameras[np.abs(self.cameras).max(axis=1, initial=0.0) < 1]
-        open_parts = [parts[0, 0, 0], *parts[self.indices(within)]]  # a corner of the cube is outside the sphere
-        return ~np.isin(parts, open_parts) & ~is_wall
+        is_closed = np.ones(count + 1, bool)  # of the walls, number 0, and of each part
+        is_closed[[0, parts[0, 0, 0], *parts[self.indices(within)]]] = False  # a corner is outside the sphere
+        return is_closed[parts]
 
     def march(self, rays: Rays, jitter: np.ndarray | Var, step: float, budget: int) -> PackedSamples:
         """Samples along rays at distance `step`, shifted by jitter [R, 1] in [0, 1) steps; does not wait for the

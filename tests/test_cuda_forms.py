@@ -18,6 +18,7 @@ from models.rendering import losses as table
 from models.structs import Term
 
 OF_RAYS = ("place", "intervals", "color_inputs", "section_alpha", "packed_weights", "packed_sum")
+OF_RAYS += ("tangent_points", "second_differences", "loss_sum")
 OF_NUMBERS = ("sharpness", "weighted_means")
 IN_A_STEP = {"place", "intervals", "color_inputs", "sdf_forward", "color_forward", "section_alpha", "packed_weights"}
 IN_A_STEP |= {"sharpness", "weighted_means"}

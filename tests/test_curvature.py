@@ -12,6 +12,7 @@ from test_fast_parts import assert_learns, field_of
 from trainings import trainer_of
 
 from data.prepare.load import load_scene
+from models.fields.protocol import DistanceAtWeights
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.rendering.losses import LOSSES, curvature
@@ -37,8 +38,8 @@ def wall(points):
 
 
 def method_of(field):
-    fields = SimpleNamespace(sdf=SimpleNamespace(at_weights=lambda: field))
-    return SimpleNamespace(fields=fields)
+    bound = DistanceAtWeights(None, None, lambda points: field.evaluate(points).sdf)
+    return SimpleNamespace(fields=SimpleNamespace(sdf=SimpleNamespace(at_weights=lambda: bound)))
 
 
 def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):

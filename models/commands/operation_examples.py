@@ -17,7 +17,7 @@ from models.machine.backend import jt
 from models.ops.agreement import Agreement
 from models.ops.draw import Draw, Photographs
 from models.ops.grid_sdf import with_network
-from models.ops.hits import Hits
+from models.ops.hits import Hits, Tangent
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, with_empty_boxes
 from models.ops.network import Weights
 from models.ops.outside import BEFORE, Outside
@@ -267,6 +267,22 @@ class _Makers(Inputs):
         given = (weights, places, directions, jt.array(self.offsets()), Hits(POINTS, 1, 0.5, 0.1, 0.1))
         return Example((sdf, gradient, *given), (sdf, gradient))
 
+    def tangent_points(self) -> Example:
+        at = jt.array(np.arange(RAYS, dtype=np.int32) - 1)  # one ray without a hit
+        return Example((at, self.normal(RAYS, 3), self.normal(POINTS, 3), Tangent(0.3, -0.5, 0.8, 0.01)))
+
+    def second_differences(self) -> Example:
+        at, sdf, around = (
+            jt.array(np.arange(RAYS, dtype=np.int32) - 1),
+            self.normal(POINTS, 1),
+            self.normal(2 * RAYS, 1),
+        )
+        return Example((at, sdf, around, 0.5), (sdf, around))
+
+    def loss_sum(self) -> Example:
+        values = self.normal(POINTS, 3)
+        return Example(("UNIT_LENGTH", values, None, self.uniform(0.0, 1.0)), (values,))
+
     def patch_costs(self) -> Example:
         """Patches of the plane z = 0, seen by adjacent cameras."""
         intrinsics, rows = np.array([[30.0, 0, 20], [0, 30, 20], [0, 0, 1]]), []
@@ -321,9 +337,6 @@ class _Makers(Inputs):
     def readings(self) -> Example:
         loss, *values = (self.normal(*shape) for shape in ((1,), (30, 20), (5,), (30, 20), (5,)))
         return Example((loss, values[:2], values[2:]))
-
-    def all_finite(self) -> Example:
-        return Example(([self.normal(9), as_var([np.inf])],))
 
     # Gaussians
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache, partial
 
 import numpy as np
 
@@ -55,14 +56,17 @@ class GridField(Layered):
     @property
     def sizes(self) -> GridSizes:
         """The layout of the active levels, with the network."""
-        conf = self.conf
-        return with_network(
-            replace(conf.sizes, active=self.active), [conf.d_hidden] * conf.n_layers, 1 + conf.d_feature
-        )
+        return _sizes(self.conf, self.active)
 
     def weights(self, sizes: GridSizes) -> Weights:
         """The current layers for the operations with this layout."""
         return active_weights([(layer.matrix(), layer.bias) for layer in self.layers()], sizes)
+
+
+@cache
+def _sizes(conf: GridConfig, active: int) -> GridSizes:
+    """The layout of a grid with so many active levels, and of its network."""
+    return with_network(replace(conf.sizes, active=active), [conf.d_hidden] * conf.n_layers, 1 + conf.d_feature)
 
 
 class SDFGrid(GridField):
@@ -99,9 +103,8 @@ class SDFGrid(GridField):
         sizes = self.sizes
         weights = self.weights(sizes)
         given = {"table": self.table, "weights": weights, "sizes": sizes}
-        return DistanceAtWeights(
-            lambda points: grid_values(points, **given)[:, :1], lambda points: grid_sdf(points, **given)
-        )
+        values = partial(grid_values, **given)
+        return DistanceAtWeights(lambda points: values(points)[:, :1], partial(grid_sdf, **given), values)
 
 
 def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -27,6 +27,7 @@ class DistanceAtWeights:
 
     distance: Callable[[Var], Var]  # signed distances only, [P, 1]; not differentiated
     evaluate: Callable[[Var], FieldOutput]  # differentiable in the parameters
+    values: Callable[[Var], Var]  # so is this, [P, C], with the distance first
 
 
 class Leveled(Protocol):

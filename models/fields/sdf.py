@@ -46,7 +46,8 @@ class SDFNetwork(Layered):
             scale=conf.scale,
         )
         weights = Weights([layer.parts() for layer in self.layers()])
-        return DistanceAtWeights(NetworkDistance(weights, sizes), partial(sdf_field, weights=weights, sizes=sizes))
+        field = partial(sdf_field, weights=weights, sizes=sizes)
+        return DistanceAtWeights(NetworkDistance(weights, sizes), field, lambda points: field(points).sdf)
 
     active = levels = 0  # see `Leveled`
 

@@ -33,5 +33,4 @@ def _native(points: Var, views: Var, octaves: int) -> Var:
     return SOURCE.call("color_inputs", ViewEncoding(octaves), shapes, [points, views])[0].stop_grad()
 
 
-# On the CPU the reference is fast enough compared with the network.
-color_inputs = Kernel(_reference, cuda=_native)
+color_inputs = Kernel(_reference, cpu=_native, cuda=_native)

@@ -6,6 +6,8 @@ ray by more than `steepest`. The point is the intersection of the ray with the t
 the distance. One ray in `every` is selected by the bits of the sample's position, so that the selection does not depend
 on how a batch is split. Differentiable once, with respect to distances and gradients. Values that are not finite give
 no hit, and rays without a hit have no gradient.
+
+Second differences of the distance there are those along one tangent per ray.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.source import Kernel, Source
+from models.ops.elementwise import SMALLEST_SQUARE, magnitude
+from models.ops.source import Kernel, Source, only_first
 from models.structs import Var
 
 
@@ -86,3 +89,64 @@ def _native(
 
 
 surface_hits = Kernel(_reference, cpu=_native, cuda=_native)
+
+
+@dataclass(frozen=True)
+class Tangent:
+    """The tangent of a normal n is n x (x, y, z)."""
+
+    x: float
+    y: float
+    z: float
+    step: float  # distance of points from the sample
+    least: float = SMALLEST_SQUARE  # of the squared length of a tangent
+
+
+@dataclass(frozen=True)
+class Differences:
+    """The layout of `second_differences`."""
+
+    samples: int  # S
+    width: int  # C
+    step: float
+
+
+CURVATURE_SOURCE = Source("curvature.h", (Tangent, Differences))
+
+
+def _points_reference(at: Var, normals: Var, places: Var, tangent: Tangent) -> Var:
+    """Two points per ray [2 R, 3], first all ahead, then all behind: at `step` from its sample along the tangent.
+
+    at int32 [R]: the samples; normals [R, 3], of any length; places [S, 3]: of the samples.
+    """
+    crossed = np.cross(np.eye(3), [tangent.x, tangent.y, tangent.z]).astype(np.float32)
+    tangents = jt.matmul(normals, jt.array(crossed))
+    lengths = jt.maximum(tangents.sqr().sum(dim=-1, keepdims=True), tangent.least).sqrt()
+    points, moves = places[jt.maximum(at, 0)], tangent.step * tangents / lengths
+    return jt.concat([points + moves, points - moves], dim=0).stop_grad()
+
+
+def _points_native(at: Var, normals: Var, places: Var, tangent: Tangent) -> Var:
+    return CURVATURE_SOURCE.detached("tangent_points", tangent, [(2 * at.shape[0], 3)], [at, normals, places])[0]
+
+
+def _sum_reference(at: Var, sdf: Var, around: Var, step: float) -> tuple[Var, Var]:
+    """The sum [1] of |f(ahead) + f(behind) - 2 f(sample)| / step^2 over the hits, and their number [1].
+
+    sdf [S, 1]: of the samples; around [2 R, C]: of the points, in the first column. Differentiable once, in both.
+    """
+    is_hit = (at >= 0).unsqueeze(1).float32()
+    ahead, behind = around[:, :1].chunk(2, dim=0)
+    second = (ahead + behind - 2.0 * sdf[jt.maximum(at, 0)]) * step**-2.0
+    return (magnitude(second) * is_hit).sum(), is_hit.sum().stop_grad()
+
+
+def _sum_native(at: Var, sdf: Var, around: Var, step: float) -> tuple[Var, Var]:
+    layout, shapes = Differences(sdf.shape[0], around.shape[1], step), [(1,), (1,)]
+    inputs = [at, sdf, around]
+    total, count = CURVATURE_SOURCE.differentiable("second_differences", layout, shapes, inputs, (1, 2), only_first)
+    return total, count.stop_grad()
+
+
+tangent_points = Kernel(_points_reference, cpu=_points_native, cuda=_points_native)
+second_differences = Kernel(_sum_reference, cpu=_sum_native, cuda=_sum_native)

@@ -170,6 +170,11 @@ class Source:
         return operation(*inputs[: len(outputs) - 1])
 
 
+def only_first(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
+    """The inputs of a gradient, if only the first output has one."""
+    return [*inputs, cotangents[0]]
+
+
 @cache
 def _code(source: Source, name: str, function: str, layout: str, inputs: int, outputs: int) -> dict[str, str]:
     """The arguments of `jt.code` for a call with these numbers of inputs and outputs on a device.

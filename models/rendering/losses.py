@@ -6,16 +6,14 @@ evaluate the fields at further points (`rendered.method.fields`). R rays, S samp
 
 from __future__ import annotations
 
-import numpy as np
-
 from models.config.blocks import TrainConfig
 from models.machine.backend import jt
-from models.ops.elementwise import SMALLEST_SQUARE, magnitude
+from models.ops.hits import Tangent, second_differences, tangent_points
 from models.plan import Decision, TrainingPlan
 from models.rendering.loss_table import BESIDE, EXPOSURE, MASKS, POINTS, Loss
 from models.rendering.patches import surface_of
 from models.rendering.protocol import OfPacked, OfRays, OfSurface
-from models.rendering.terms import COUNT_EPS, color_term, eikonal_term, mask_term, squared_term
+from models.rendering.terms import COUNT_EPS, color_term, eikonal_term, mask_term, mean_term, squared_term
 from models.structs import Term
 
 
@@ -37,9 +35,7 @@ def coarse_mse(rendered: OfRays) -> Term | None:
 
 def eikonal(rendered: OfSurface) -> Term:
     """Mean of (|gradient| - 1)^2 near the unit sphere (NeuS, section 3.4)."""
-    rendering, near = rendered.rendering, rendered.rendering.samples.near_sphere
-    counts = jt.ones((rendering.geometry.gradient.shape[0],)) if near is None else near.reshape((-1,))
-    return eikonal_term(rendering.geometry.gradient, counts)
+    return eikonal_term(rendered.rendering.geometry.gradient, rendered.rendering.samples.near_sphere)
 
 
 def mask(rendered: OfRays) -> Term | None:
@@ -63,8 +59,7 @@ def free_space(rendered: OfPacked) -> Term | None:
     if is_free is None:
         return None
     flags = rendered.batch.of_rays(is_free)
-    inside = (jt.maximum(-rendered.rendering.geometry.sdf, 0.0) * flags).sum()
-    return Term(inside, flags.sum(), margin=COUNT_EPS)
+    return mean_term("BELOW_ZERO", rendered.rendering.geometry.sdf, None, flags)
 
 
 def sfm_points(rendered: OfPacked) -> Term | None:
@@ -72,8 +67,7 @@ def sfm_points(rendered: OfPacked) -> Term | None:
     if rendered.batch.anchors is None:
         return None
     flags = rendered.batch.is_anchor()
-    distances = (magnitude(rendered.rendering.geometry.sdf) * flags).sum()
-    return Term(distances, flags.sum(), margin=COUNT_EPS)
+    return mean_term("MAGNITUDE", rendered.rendering.geometry.sdf, None, flags)
 
 
 def patches(rendered: OfPacked) -> Term | None:
@@ -97,18 +91,12 @@ def curvature(rendered: OfPacked) -> Term:
     if rendering.samples.positions.shape[0] == 0:  # a part of a batch, without a row that could be read
         return Term(jt.zeros(1), jt.zeros(1), margin=COUNT_EPS)
     at, _, normals = surface_of(rendering, step, every=1)
-    is_hit, row = (at >= 0).unsqueeze(1).float32(), jt.maximum(at, 0)
-    points, distances = rendering.samples.positions[row].detach(), rendering.geometry.sdf[row]
-    # Each normal times one random vector; the same for all parts of a batch.
-    x, y, z = rendered.generator().normal(size=3)
-    crossed = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]], np.float32)
-    tangents = jt.matmul(normals.detach(), jt.array(crossed))
-    lengths = jt.maximum(tangents.sqr().sum(dim=-1, keepdims=True), SMALLEST_SQUARE).sqrt()  # never differentiated
-    moves = step * tangents / lengths
-    around = jt.concat([points + moves, points - moves], dim=0).stop_grad()
-    ahead, behind = rendered.method.fields.sdf.at_weights().evaluate(around).sdf.chunk(2, dim=0)
-    second = (ahead + behind - 2.0 * distances) * step**-2.0
-    return Term((magnitude(second) * is_hit).sum(), is_hit.sum(), margin=COUNT_EPS)
+    x, y, z = rendered.generator().normal(size=3).tolist()  # the same for all parts of a batch
+    tangent = Tangent(x, y, z, step)
+    around = tangent_points(at, normals.detach(), rendering.samples.positions, tangent)
+    distances = rendered.method.fields.sdf.at_weights().values(around)
+    total, count = second_differences(at, rendering.geometry.sdf, distances, step)
+    return Term(total, count, margin=COUNT_EPS)
 
 
 def exposure(rendered: OfRays) -> Term | None:

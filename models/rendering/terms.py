@@ -7,28 +7,33 @@ import math
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.elementwise import hard_clip, length, magnitude
+from models.ops.loss_sums import loss_sum
 from models.structs import MASK_THRESHOLD, Term, Var
 
 COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
-# Opacities are clamped this far from 0 and 1 in the mask loss; clamped rays have no gradient (as published).
-OPACITY_MARGIN = 1e-3
 MASK_NOISE = 8.0 / 255.0  # of JPEG masks around the object
+
+
+def mean_term(kind: str, values: Var, targets: Var | None = None, counts: Var | None = None) -> Term:
+    """The mean of a loss over the rows that count; see `models.ops.loss_sums`."""
+    total, count = loss_sum(kind, values, targets, counts)
+    return Term(total, count, margin=COUNT_EPS)
 
 
 def color_term(rgb: Var, target: Var, counts: Var) -> Term:
     """|rgb - target| summed over channels and counted rays, divided by their number (3 times the mean)."""
-    return Term((magnitude(rgb - target) * counts).sum(), counts.sum(), margin=COUNT_EPS)
+    return mean_term("ABSOLUTE", rgb, target, counts)
 
 
 def squared_term(rgb: Var, target: Var, counts: Var) -> Term:
     """Mean of (rgb - target)^2 over channels and counted rays."""
-    return Term(((rgb - target).sqr() * counts).sum(), counts.sum() * 3.0, margin=COUNT_EPS * 3.0)
+    total, count = loss_sum("SQUARED", rgb, target, counts)
+    return Term(total, count * 3.0, margin=COUNT_EPS * 3.0)
 
 
-def eikonal_term(gradient: Var, counts: Var) -> Term:
-    """Mean of (|gradient| - 1)^2 where counts [...] is 1; gradient [..., 3]."""
-    return Term((counts * (length(gradient) - 1.0).sqr()).sum(), counts.sum(), margin=COUNT_EPS)
+def eikonal_term(gradient: Var, counts: Var | None = None) -> Term:
+    """Mean of (|gradient| - 1)^2 where counts [...] is 1, None: everywhere; gradient [..., 3]."""
+    return mean_term("UNIT_LENGTH", gradient, None, counts)
 
 
 def mask_term(opacity: Var, mask: Var, counts: Var | float = 1.0) -> Term:
@@ -36,11 +41,9 @@ def mask_term(opacity: Var, mask: Var, counts: Var | float = 1.0) -> Term:
 
     counts [R, 1]: 1 where a ray counts, else 0; 1.0 where all do.
     """
-    probability = hard_clip(opacity, OPACITY_MARGIN, 1.0 - OPACITY_MARGIN)
-    likelihood = mask * probability.log() + (1.0 - mask) * (1.0 - probability).log()
     if isinstance(counts, float):
-        return Term(-likelihood.sum(), float(opacity.shape[0]))
-    return Term(-(likelihood * counts).sum(), counts.sum(), margin=COUNT_EPS)
+        return Term(loss_sum("CROSS_ENTROPY", opacity, mask)[0], float(opacity.shape[0]))
+    return mean_term("CROSS_ENTROPY", opacity, mask, counts)
 
 
 def binary_mask(mask: Var | None, rays: int) -> Var:

@@ -62,4 +62,18 @@ inline void add_columns(long rows, int width, float scale, const float *values, 
     });
 }
 
+// first, second [1]: the sums of the two numbers of work(i, number, other number) for i = 0 ... n - 1.
+template <typename Work>
+inline void sum_pairs(long n, float *first, float *second, Work work) {
+    Scratch<float> scratch(2 * n), sums(2);
+    float *pairs = scratch.values, *found = sums.values;
+    each(n, [=] __device__(long i) { work(i, pairs[2 * i], pairs[2 * i + 1]); });
+    clear(found, 2);
+    add_columns(n, 2, 1.f, pairs, 2, found);
+    each(1, [=] __device__(long) {
+        *first = found[0];
+        *second = found[1];
+    });
+}
+
 }  // namespace neus

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from data.scenes.region import parse_roi
 from data.scenes.scene import Scene, Views
 from data.scenes.scene_checks import check_scene
 
+Crop = Callable[[PinholeCamera, np.ndarray], tuple[PinholeCamera, np.ndarray]]  # of a camera and its image
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -55,11 +56,11 @@ def load_views(conf: DatasetConfig, trained: np.ndarray) -> Views | None:
 
 
 def load_grey(
-    conf: DatasetConfig, scene: Scene, downscale: int, background: float = 0.0
+    conf: DatasetConfig, scene: Scene, downscale: int, background: float, names: Sequence[str], crop: Crop
 ) -> list[tuple[PinholeCamera, np.ndarray]]:
-    """The training photographs of a scene in grey, divided by `downscale`: see `grey_photographs`."""
+    """Photographs of a scene in grey, divided by `downscale` (see `grey_photographs`), and cropped one by one."""
     with _failures_named(conf):
-        return list(grey_photographs(_training(parse_scene(conf), conf), scene, downscale, background))
+        return [crop(*one) for one in grey_photographs(parse_scene(conf), scene, downscale, background, names)]
 
 
 def load_held_out(conf: DatasetConfig, training: Scene, group: str = TEST, background: float = 0.0) -> Scene | None:

@@ -105,13 +105,13 @@ def views_of(parsed: ParsedScene, conf: DatasetConfig, scale_mat: np.ndarray) ->
 
 
 def grey_photographs(
-    parsed: ParsedScene, scene: Scene, downscale: int, background: float
+    parsed: ParsedScene, scene: Scene, downscale: int, background: float, names: Sequence[str]
 ) -> Iterator[tuple[PinholeCamera, np.ndarray]]:
-    """The photographs of a scene in grey, uint8 [H, W], of another size than there, one decoded at a time.
+    """Photographs of a scene in grey, uint8 [H, W], of another size than there, one decoded at a time.
 
     Cameras are those of `scene`, in its frame. Raises as `preprocess`.
     """
-    views = {name: view for view, name in enumerate(scene.image_names)}
+    views = {name: view for view, name in enumerate(scene.image_names) if name in names}
     posed_images = [posed for posed in parsed.images if posed.path.name in views]
     for posed, lens in zip(posed_images, lenses_of(parsed, posed_images), strict=True):
         view = views[posed.path.name]

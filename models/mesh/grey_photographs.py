@@ -15,6 +15,7 @@ from models.mesh.visibility import lengths
 
 MOST_VERTICES = 700_000
 EDGE = 2.1  # pixels of the photographs
+MARGIN = 16  # pixels
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class GreyPhotographs:
 
     def reduced(self, times: int) -> GreyPhotographs:
         """With sides divided by `times`."""
+        if times == 1:
+            return self
         cameras, images = [], []
         for camera, image in zip(self.cameras, self.images, strict=True):
             full, size = (camera.width, camera.height), (max(4, camera.width // times), max(4, camera.height // times))
@@ -43,6 +46,20 @@ class GreyPhotographs:
             start += camera.width * camera.height
         pixels = np.concatenate([image.ravel() for image in self.images])
         return [np.array(rows, np.float32), np.array(sizes, np.int32), pixels]
+
+
+def cropped(camera: PinholeCamera, image: np.ndarray, points: np.ndarray) -> tuple[PinholeCamera, np.ndarray]:
+    """The part of a photograph [H, W] that shows points [P, 3], and MARGIN pixels around it."""
+    pixels, depth = camera.project(points)
+    if not (depth > 0).all():
+        return camera, image
+    size = np.array([camera.width, camera.height])
+    low = np.clip(np.floor(pixels.min(axis=0)) - MARGIN, 0, size - MARGIN).astype(int)
+    high = np.clip(np.ceil(pixels.max(axis=0)) + MARGIN, low + MARGIN, size).astype(int)
+    intrinsics = camera.intrinsics.copy()
+    intrinsics[:2, 2] -= low
+    part = np.ascontiguousarray(image[low[1] : high[1], low[0] : high[0]])
+    return PinholeCamera(intrinsics, camera.c2w, *(high - low).tolist()), part
 
 
 def pixel_size(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera]) -> float:

@@ -26,7 +26,9 @@ from models.results.cover import CoverMetrics, cover, cover_picture
 from models.results.image_metrics import ImageMetrics, ValidationImage, ViewMetrics, deciding_group
 from models.results.meshes import extract_mesh, write_world_mesh
 from models.results.metric_tables import CSV_FILE, FOLDER, JSON_FILE, add_row, lines, write_json
+from models.results.photo_consistency import ConsistencyMetrics, photo_consistency
 from models.results.references import References
+from models.results.relief import ReliefMetrics, relief_metrics
 from models.results.render import RenderedView, normal_picture, shade_mesh
 from models.results.surface_metrics import (
     FRAME_SAMPLES,
@@ -55,7 +57,16 @@ class CameraMetrics:
     epipolar_pairs: int  # pairs of photographs with enough overlap
 
 
-METRIC_CLASSES = (ImageMetrics, SurfaceMetrics, PointMetrics, CoverMetrics, DtuMetrics, CameraMetrics)
+METRIC_CLASSES = (
+    ImageMetrics,
+    SurfaceMetrics,
+    ReliefMetrics,
+    ConsistencyMetrics,
+    PointMetrics,
+    CoverMetrics,
+    DtuMetrics,
+    CameraMetrics,
+)
 
 
 def metrics_of(*parts: Any) -> dict[str, Any]:
@@ -98,9 +109,12 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
     # What supports the mesh: the photographs of the training, and the points that it did not use.
     support = None if mesh is None else cover(mesh, trained.pinholes, None if sfm_points is None else sfm_points.xyz)
     pairs, tried = pair_distances(trained)
+    truth = None if references.truth is None else references.truth.mesh
     values = _about(context, request, references, mesh, mask_first) | metrics_of(
         image_metrics.mean(views) if views else None,
         surface,
+        None if mesh is None or truth is None else relief_metrics(mesh, truth, trained.pinholes),
+        None if mesh is None else photo_consistency(context.experiment.conf, trained, references.test, mesh),
         None if sfm_points is None or mesh is None else point_metrics(sfm_points, mesh),
         None if support is None else support.metrics,
         dtu,

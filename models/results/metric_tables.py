@@ -21,6 +21,9 @@ from data.io.files import LINK_WORDS, is_file, read_regular, require_place, simi
 from data.io.lock import waited_for
 from models.results.report.document import REPORT, document, read_page
 
+# Of a mesh with details: pictures without and with them, and a file with figures without.
+WITHOUT_DETAILS, WITH_DETAILS, DETAILS_FILE = "without_details.png", "with_details.png", "details.json"
+NCC_WITHOUT = "ncc_without_details"
 HIGHER, LOWER = "higher", "lower"
 LONGEST_NAME_SHOWN = 40  # characters of a name; of a path the end is kept
 Value = str | Callable[[Any, Mapping[str, Any]], str]  # a format, or (value, all metrics) -> text
@@ -75,6 +78,17 @@ GROUPS: dict[str, tuple[Row, ...]] = {
         Row("recall", "recall: ground truth within tau", PERCENT, HIGHER),
         Row("f_score", "F-score", PERCENT, HIGHER),
         Row("normal_consistency", "normal consistency", PLAIN, HIGHER),
+        Row("relief_rms", "relief of the ground truth, rms", _length),
+        Row("relief_correlation", "correlation of relief", PLAIN, HIGHER),
+        Row("relief_gain", "gain of relief", PLAIN),
+        Row("relief_explained", "relief explained", PERCENT, HIGHER),
+        Row("relief_correlation_fine", "correlation of fine relief", PLAIN, HIGHER),
+        Row("relief_gain_fine", "gain of fine relief", PLAIN),
+    ),
+    "photographs across the mesh": (
+        Row("ncc", "NCC of test and training photographs", PLAIN, HIGHER),
+        Row(NCC_WITHOUT, "without details of the mesh", PLAIN),
+        Row("ncc_patches", "patches", _text),
     ),
     "SfM points": (
         Row("points_from", "from", _text),

@@ -28,8 +28,8 @@ def given():
         intrinsics = np.array([[50.0, 0, width / 2], [0, 50.0, height / 2], [0, 0, 1]])
         cameras.append((intrinsics @ np.column_stack([np.eye(3), -place])).ravel())
         x, y = np.meshgrid(np.arange(width), np.arange(height))
-        waves = 120 + 50 * np.sin(0.5 * x + 0.8 * view) + 40 * np.cos(0.7 * y) + rng.normal(0, 12, x.shape)
-        images.append(waves.astype(np.uint8).ravel())
+        waves = 145 + 50 * np.sin(0.5 * x + 0.8 * view) + 40 * np.cos(0.7 * y) + rng.normal(0, 12, x.shape)
+        images.append(waves.clip(0, 255).astype(np.uint8).ravel())
         sizes.append([width, height, start])
         start += width * height
     views = np.array([rng.permutation(VIEWS)[: LAYOUT.others] for _ in range(COUNT)])
@@ -54,9 +54,12 @@ def scores64(points, normals, steps, patches, views, cameras, sizes, images):
                 sampled(patch + move * normals[n], cameras[view].reshape(3, 4), sizes[view], images) for move in moves
             ]
             if len(patch) >= 3 and all(one is not None for one in grey):
-                greys.append(np.array([unit(one) for one in grey]))
-        if len(greys) < 2:
+                greys.append(np.array(grey))
+        if len(greys) < max(2, 2 / 3 * (views[n] >= 0).sum()):
             continue
+        if max((grey > LAYOUT.clipped).mean(axis=1).max() for grey in greys) > LAYOUT.share:
+            continue
+        greys = [[unit(one) for one in grey] for grey in greys]
         pairs = np.einsum("kom,lom->klo", greys, greys)
         others = pairs.sum(axis=1) - pairs[range(len(greys)), range(len(greys))]
         order = np.argsort(-(others / (len(greys) - 1)).max(axis=1), kind="stable")

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import cv2
 import igl
@@ -30,9 +31,9 @@ COMPARED, WITNESSES = 6, 2  # photographs of a vertex that place it, and that de
 GRAZING = 0.3  # cosine
 BLURRED, SHARP = 0.2, 1.5  # limits of the weight of a photograph by its sharpness, relative to the median
 OFFSETS = 7
-# Of each round, its level, the step between offsets in pixels of the photographs of the level, and the weight of the
-# square of the change's Laplacian: little until the last, which takes the noise away.
-ROUNDS = ((0, 1.0, 1.0), (0, 0.6, 1.0), (1, 1.0, 1.0), (1, 0.6, 1.0), (2, 0.7, 1.0), (2, 0.5, 1.0), (2, 0.4, 5.0))
+# Of each round, its level, and the step between offsets in pixels of the photographs of the level.
+ROUNDS = ((0, 1.0), (0, 0.6), (1, 1.0), (1, 0.6), (2, 0.7), (2, 0.5), (2, 0.4))
+BENDING = 5.0  # weight of the square of the change's Laplacian
 LAST = ROUNDS[-1][0]
 RINGS, PATCH = 2, 24  # of neighbours that a patch consists of, and its most vertices
 LEAST_SCORE, SURE_SCORE = 0.5, 0.9  # of a best offset without confidence, and with all
@@ -72,17 +73,27 @@ class _State:
         """Their places, [V, 3]."""
         return self.base + self.change
 
+    @cached_property
+    def beside(self) -> csr_matrix:
+        """Which vertices share an edge."""
+        return remesh.adjacency(self.faces, len(self.base))
+
+    @cached_property
+    def patches(self) -> np.ndarray:
+        """Those of `_patches`."""
+        return _patches(self.beside)
+
 
 def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
     """The mesh as sharp as the photographs; the mesh itself where they do not agree better on another."""
     state, before, inputs = _coarsest(mesh, photographs), -1, list[np.ndarray]()
-    for level, step, bending in progress(ROUNDS):
+    for level, step in progress(ROUNDS):
         times = 2 ** (LAST - level)
         if level != before:
             inputs = photographs.reduced(times).inputs()
             state = _halved(state, mesh) if level else state
         before = level
-        _move(state, inputs, step * times * state.pixel, bending)
+        _move(state, inputs, step * times * state.pixel)
     return _judged(mesh, state, inputs)
 
 
@@ -125,14 +136,13 @@ def _halved(state: _State, mesh: trimesh.Trimesh) -> _State:
     return _State(base, change, faces, np.concatenate([state.views, state.views[ends[:, 0]]]), pixel)
 
 
-def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray, bending: float) -> None:
+def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray) -> None:
     """Change the state: vertices move along their normals, comparing offsets that are `steps` [V] apart."""
-    vertices, beside = state.vertices, remesh.adjacency(state.faces, len(state.base))
+    vertices = state.vertices
     normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
-    patches = _patches(beside)
-    scores = _scores(vertices, normals, steps, patches, state.views[:, :COMPARED], inputs, OFFSETS)
+    scores = _scores(vertices, normals, steps, state.patches, state.views[:, :COMPARED], inputs, OFFSETS)
     offsets, confidence = best_offsets(scores)
-    move = smoothed(offsets * steps, confidence, dots(state.change, normals), beside, bending)
+    move = smoothed(offsets * steps, confidence, dots(state.change, normals), state.beside)
     move = np.clip(move, -OFFSETS // 2 * steps, OFFSETS // 2 * steps)
     state.change += without_turns(vertices, move[:, None] * normals, state.faces)
 
@@ -185,10 +195,8 @@ def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return inner - last // 2 + np.clip(shift, -0.5, 0.5), confidence
 
 
-def smoothed(
-    offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, beside: csr_matrix, bending: float
-) -> np.ndarray:
-    """The moves x [V] with the least sum of confidence (x - offset)^2, FAITH x^2, bending (Laplacian of change + x)^2.
+def smoothed(offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, beside: csr_matrix) -> np.ndarray:
+    """The moves x [V] with the least sum of confidence (x - offset)^2, FAITH x^2, BENDING (Laplacian of change + x)^2.
 
     `change` [V] is that of the moves before, so that their noise does not add up.
     """
@@ -198,10 +206,10 @@ def smoothed(
     transposed, weight = laplacian.T.tocsr(), (confidence + FAITH).astype(np.float32)
 
     def bent(values: np.ndarray) -> np.ndarray:
-        return bending * (transposed @ (laplacian @ values.astype(np.float32)))
+        return BENDING * (transposed @ (laplacian @ values.astype(np.float32)))
 
     product = LinearOperator((count,) * 2, lambda x: weight * x + bent(x), dtype=np.float32)
-    diagonal = weight + bending * np.asarray(laplacian.power(2).sum(axis=0)).ravel()
+    diagonal = weight + BENDING * np.asarray(laplacian.power(2).sum(axis=0)).ravel()
     near = LinearOperator((count,) * 2, lambda x: x / diagonal, dtype=np.float32)
     begin = (confidence * offsets).astype(np.float32)
     return cg(product, begin - bent(change), x0=begin, rtol=CLOSE, maxiter=ITERATIONS, M=near)[0].astype(np.float64)
@@ -235,11 +243,11 @@ def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[np.ndarray]) 
 
     Where there are too few of them, those that were compared decide.
     """
-    beside = remesh.adjacency(state.faces, len(state.base))
-    patches, witnesses = _patches(beside), state.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
+    beside, witnesses = state.beside, state.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
     views = np.where((witnesses >= 0).sum(axis=1, keepdims=True) < 2, state.views[:, :3], witnesses)
     before, after = (
-        _scores(place, place, state.pixel, patches, views, inputs, 1)[:, 0] for place in (state.base, state.vertices)
+        _scores(place, place, state.pixel, state.patches, views, inputs, 1)[:, 0]
+        for place in (state.base, state.vertices)
     )
     known = ((before > -1) & (after > -1)).astype(np.float64)
     if not known.any():

@@ -4,8 +4,9 @@ N vertices, V photographs of any sizes. The patch of a vertex is the vertex itse
 follows the surface; as a whole it is moved by -H, ..., H steps along the normal of the vertex, O = 2 H + 1. The grey
 values of its vertices in two photographs, sampled bilinearly, have a normalised cross-correlation. The score of an
 offset is the mean over the pairs of those two thirds of the views (at least two) that agree best with the others at
-their best offset: a view that is hidden, blurred or has a highlight does not count. The score is -1 without two views
-that contain the patch at all offsets.
+their best offset: a view that is hidden, blurred or has a highlight does not count. The score is -1 unless two views,
+and two thirds of those given, contain the patch at all offsets, and where one of them clips a share of it: views that
+nearly do misplace it, too.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from models.structs import Var
 
 MOST_VIEWS, MOST_PATCH, MOST_OFFSETS = 8, 40, 9
 NOISE = 2.0  # grey levels squared: the variance of the noise of a photograph
+CLIPPED = 250.0  # grey level from which a photograph shows how bright its sensor can see, and not what there is
+SHARE = 0.1  # of a patch that may be clipped
 LEAST_PATCH = 3  # vertices
 HIDDEN = -2.0  # below every correlation
 
@@ -30,6 +33,8 @@ class Agreement:
     others: int  # K, views of a vertex, at most MOST_VIEWS
     patch: int  # M, vertices of a patch, at most MOST_PATCH
     noise: float = NOISE
+    clipped: float = CLIPPED
+    share: float = SHARE
 
 
 SOURCE = Source.of("agreement.h", Agreement, MOST_VIEWS=MOST_VIEWS, MOST_PATCH=MOST_PATCH, MOST_OFFSETS=MOST_OFFSETS)
@@ -61,13 +66,15 @@ def _reference(
     places = points[jt.maximum(patches, 0)]  # [N, M, 3]
     moves = (jt.arange(layout.offsets) - layout.offsets // 2).float32() * steps  # [N, O]
     moved = places.unsqueeze(1) + moves.unsqueeze(2).unsqueeze(3) * normals.unsqueeze(1).unsqueeze(2)  # [N, O, M, 3]
-    greys, shown = [], []
+    greys, shown, clipped = [], [], []
     for k in range(layout.others):
         view = jt.maximum(views[:, k], 0)
         grey, inside = _sampled(moved, cameras[view], sizes[view], images)
         is_whole = jt.logical_or(inside, (belongs < 0.5).unsqueeze(1).broadcast(inside.shape)).all(dim=2).all(dim=1)
         enough = belongs.sum(dim=1) >= LEAST_PATCH
         shown.append(jt.logical_and(jt.logical_and(views[:, k] >= 0, enough), is_whole).float32())
+        bright = ((grey > layout.clipped).float32() * belongs.unsqueeze(1)).sum(dim=2).max(dim=1)
+        clipped.append(bright * shown[-1] > layout.share * belongs.sum(dim=1))
         greys.append(_normalised(grey, belongs.unsqueeze(1), layout.noise))
     grey, shown = jt.stack(greys, dim=1), jt.stack(shown, dim=1)  # [N, K, O, M], [N, K]
     pairs = (grey.unsqueeze(2) * grey.unsqueeze(1)).sum(dim=4)  # [N, K, K, O]
@@ -84,7 +91,9 @@ def _reference(
     chosen = shown * (ahead.float32().sum(dim=2) < most).float32()
     both = chosen.unsqueeze(2) * chosen.unsqueeze(1) * different.unsqueeze(0)
     scores = (pairs * both.unsqueeze(3)).sum(dim=2).sum(dim=1) / jt.maximum(most * (most - 1), 1.0)
-    return jt.ternary((count >= 2).broadcast(scores.shape), scores, -jt.ones_like(scores)).stop_grad()
+    enough = jt.logical_and(count >= 2, 3 * count >= 2 * (views >= 0).float32().sum(dim=1, keepdims=True))
+    is_known = jt.logical_and(enough, jt.stack(clipped, dim=1).float32().sum(dim=1, keepdims=True) == 0)
+    return jt.ternary(is_known.broadcast(scores.shape), scores, -jt.ones_like(scores)).stop_grad()
 
 
 def _before(count: int) -> Var:

@@ -6,7 +6,7 @@ namespace neus {
 
 struct AgreementInputs {
     int offsets, others, patch;
-    float noise;
+    float noise, clipped, share;
     const float *points, *normals, *steps;
     const int *patches, *views;
     const float *cameras;
@@ -17,7 +17,7 @@ struct AgreementInputs {
 // The normalised grey values of the patch of a vertex in each of its views, at one offset after the other.
 struct VertexPatches {
     float at[MOST_VIEWS][3][MOST_PATCH], along[MOST_VIEWS][3];  // homogeneous pixels, and their change along the normal
-    float grey[MOST_VIEWS][MOST_PATCH];
+    float grey[MOST_VIEWS][MOST_PATCH], clipped[MOST_VIEWS];  // and the most clipped ones of each view
     int view[MOST_VIEWS], views, count;
 
     __device__ VertexPatches(const AgreementInputs &in, long n) {
@@ -35,6 +35,7 @@ struct VertexPatches {
                     at[views][i][m] = p[0] * place[0] + p[1] * place[1] + p[2] * place[2] + p[3];
                 }
             }
+            clipped[views] = 0;
             view[views++] = row[k];
         }
     }
@@ -44,7 +45,7 @@ struct VertexPatches {
         const int *size = in.sizes + 3L * view[k];
         const int width = size[0], height = size[1];
         const unsigned char *image = in.images + size[2];
-        float *values = grey[k], mean = 0, square = 0;
+        float *values = grey[k], mean = 0, square = 0, bright = 0;
         for (int m = 0; m < count; m++) {
             const float depth = at[k][2][m] + offset * along[k][2];
             const float x = (at[k][0][m] + offset * along[k][0]) / depth;
@@ -56,8 +57,10 @@ struct VertexPatches {
             const float above = corner[0] + right * (corner[1] - corner[0]);
             const float below = corner[width] + right * (corner[width + 1] - corner[width]);
             values[m] = above + low * (below - above);
+            bright += values[m] > in.clipped;
             mean += values[m];
         }
+        clipped[k] = fmaxf(clipped[k], bright);
         mean /= count;
         for (int m = 0; m < count; m++) square += (values[m] - mean) * (values[m] - mean);
         const float scale = 1 / sqrtf(square + in.noise * count);
@@ -84,9 +87,13 @@ __device__ inline void vertex_scores(const AgreementInputs &in, long n, float *s
                 pairs[o][k][l] = pairs[o][l][k] = sum;
             }
     }
-    for (int k = 0; k < views; k++) shown += shows[k];
+    bool is_clear = true;
+    for (int k = 0; k < views; k++) {
+        shown += shows[k];
+        is_clear = is_clear && !(shows[k] && patches.clipped[k] > in.share * patches.count);
+    }
     for (int o = 0; o < in.offsets; o++) scores[o] = -1;
-    if (shown < 2) return;
+    if (shown < 2 || 3 * shown < 2 * views || !is_clear) return;
     for (int k = 0; k < views; k++) {
         best[k] = -2;
         for (int o = 0; o < in.offsets && shows[k]; o++) {

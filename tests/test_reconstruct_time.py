@@ -7,6 +7,7 @@ import sys
 import time
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from runs import run, saved
 from test_draw import unit_scene
@@ -14,16 +15,17 @@ from test_draw import unit_scene
 from data.io import bars
 from data.io.bars import Bar
 from data.io.clock import Spent, ends_at, seconds_left, slowdown
+from data.io.images import write_image
 from models.checkpoints import measurements, scenes
 from models.checkpoints.measurements import FEWEST_MAPS, SECONDS, measured
 from models.commands import runner
-from models.commands.reconstruction_plan import timed_plan
+from models.commands.reconstruction_plan import seconds_of_details, timed_plan
 from models.config.program import FAST
 from models.machine import jittor_import
 from models.methods import registry
 from models.methods.conf import load_config
 from models.runs import measured as pace
-from models.runs.budget import DETAILS, STEPPING, WORTH, Budget, announce, on_cold_cache
+from models.runs.budget import STEPPING, WORTH, Budget, announce, on_cold_cache
 from models.runs.measured import Pace
 
 PACE = Pace(0.05)
@@ -39,17 +41,22 @@ def clock(monkeypatch):
 
 @pytest.mark.parametrize(("photographs", "resolution"), [(15, 512), (44, 512), (44, 256)])
 def test_steps_mesh_and_report_end_within_the_minutes(clock, photographs, resolution):
-    given = Budget(300.0, 40.0).for_scene(photographs, resolution, has_details=False)
+    given = Budget(300.0, 40.0).for_scene(photographs, resolution, details=0.0)
     steps = given.steps(PACE)
     assert 60.0 + steps * PACE.seconds / STEPPING + given.after == pytest.approx(300.0, abs=0.1)
     clock[0] += 30.0  # that estimating the cameras takes longer costs steps
     assert steps - given.steps(PACE) == pytest.approx(30.0 * STEPPING / PACE.seconds, abs=1)
-    assert given.for_scene(photographs, 2 * resolution, has_details=False).after > given.after
+    assert given.for_scene(photographs, 2 * resolution, details=0.0).after > given.after
 
 
-def test_details_are_part_of_the_minutes():
-    without, with_them = (Budget(300.0, 0.0).for_scene(15, 512, one).after for one in (False, True))
-    assert with_them - without == DETAILS
+def test_details_are_part_of_the_minutes_and_take_as_long_as_photographs_are_large(tmp_path):
+    times = []
+    for side in (350, 700, 1200, 1300):
+        write_image(tmp_path / "photograph.png", np.zeros((side, side, 3), np.uint8))
+        times.append(seconds_of_details([tmp_path / "photograph.png"]))
+    assert 4 * times[0] == times[1] < times[2] == times[3]
+    without, with_them = (Budget(300.0, 0.0).for_scene(15, 512, one).after for one in (0.0, times[0]))
+    assert with_them - without == pytest.approx(times[0])
 
 
 def test_beside_other_processes_the_training_leaves_more_time_for_what_follows(clock):

@@ -13,7 +13,7 @@ from models.results.report.document import data_of, document, mesh_part
 from models.results.report.reconstruction import HTML, RESULT, page, trust, write_pages
 
 FIGURES = {"psnr": 24.5, "points_missing": 0.3, "world_per_radius": 2.5, "is_metric": True}
-FIGURES |= {"score_curve": [[step, 1.0, 20.0] for step in range(20)]}
+FIGURES |= {"ncc": 0.63, "ncc_without_details": 0.6, "score_curve": [[step, 1.0, 20.0] for step in range(20)]}
 COMMANDS = ("# train <again> & more", "python exp_runner.py --case 'a|b*c*' --mode train", "# last", "python x.py")
 TILT = 0.3  # of the first view, radians above the horizon
 
@@ -28,7 +28,7 @@ def result(tmp_path_factory):
     report = {"mesh": part, "up": [0, 0, 1], "front": [1, 0, 0]}
     (folder / "report.html").write_bytes(document("report", "jug", report, None))
     ball.export(folder / RESULT / "mesh.ply")
-    for name in ("report.png", "overview.png"):
+    for name in ("report.png", "overview.png", "without_details.png", "with_details.png"):
         write_image(folder / RESULT / name, np.full((40, 160, 3), 90, np.uint8))
     text = page("a_jug *1*", {}, FIGURES, COMMANDS, ["a **note** with `marks`"])
     write_pages(folder, "jug", text, FIGURES, None)
@@ -103,7 +103,9 @@ def test_the_page_says_what_result_md_says_and_copies_its_commands(result):
         body = page.inner_text("body")
         assert page.inner_text("h1") == "a_jug *1*" and "a **note** with `marks`" in body
         assert all(sentence in body for sentence in trust(FIGURES)) and "24.50" in body
-        assert page.locator("img").evaluate_all("all => all.map((e) => e.naturalWidth)") == [160, 160]
+        assert page.locator("img").evaluate_all("all => all.map((e) => e.naturalWidth)") == [160] * 4
+        assert page.locator(".split .tag").all_inner_texts() == ["without details", "with the details of photographs"]
+        assert "by 0.63 (without details of the mesh 0.60)" in body
         head = "step · seconds · PSNR of four training photographs, reduced in size, dB"
         assert page.locator("summary").inner_text() == head
         assert page.locator("code").inner_text() == "--minutes"

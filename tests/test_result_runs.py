@@ -13,6 +13,8 @@ from runs import GOLDEN, ROOT, SHORT, run, saved
 from data.io.images import read_image, write_image
 from data.scenes.readers.neus import FRAME_FILE
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
+from models.mesh import details
+from models.results.metric_tables import DETAILS_FILE, NCC_WITHOUT, WITH_DETAILS, WITHOUT_DETAILS
 
 pytestmark = pytest.mark.slow
 
@@ -49,6 +51,15 @@ def test_the_mesh_is_closed_and_in_world_coordinates(trained, capsys):
     assert mesh.is_watertight and mesh.volume > 0
     # Roughly round is enough: in the working frame, or off by the scale or the centre, it would be far outside.
     assert radii.min() > 0.2 and radii.max() < 1.2
+
+
+def test_details_leave_pictures_and_figures_of_the_mesh_without_them(trained, monkeypatch, capsys):
+    monkeypatch.setattr(details, "WORTH", -1.0)
+    assert run(trained, "--mode", "validate_mesh", "--resolution", "32", "--details", settings=WIDE) == 0
+    pictures = [read_image(trained / "report" / name) for name in (WITHOUT_DETAILS, WITH_DETAILS)]
+    assert pictures[0].shape == pictures[1].shape and (pictures[0] != pictures[1]).any()
+    assert 0 < json.loads((trained / "report" / DETAILS_FILE).read_text())[NCC_WITHOUT] < 1
+    assert re.search(r"details: \d+ vertices as \d+ photographs of full size show them", capsys.readouterr().out)
 
 
 def test_a_picture_holds_rendering_photograph_and_normals(trained):

@@ -15,6 +15,7 @@ from typing import Any
 from data.errors import UserError
 from data.io import clock
 from data.io.clock import Times, as_values, ends_at, phase, recorded, scheduled, slowdown
+from data.io.files import remove
 from data.io.images import list_images
 from data.io.streams import complain, say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
@@ -46,14 +47,14 @@ from models.requests import (
 from models.results.callback import Callback
 from models.results.capacity import require_batch, require_mesh
 from models.results.experiment import CHECKPOINTS, results_folder
-from models.results.metric_tables import JSON_FILE, read_json, write_json
+from models.results.metric_tables import DETAILS_FILE, FOLDER, JSON_FILE, read_json, write_json
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as report
 from models.results.report.document import REPORT
-from models.results.report.reconstruction import MESH, PAGE, RESULT, collect, read_figures, warnings
+from models.results.report.reconstruction import MESH, OF_DETAILS, PAGE, RESULT, collect, read_figures, warnings
 from models.results.request_checks import require_evaluation, require_training
 from models.results.trained import TrainedModel, choose_device
-from models.runs.budget import DETAILS, OPTIONAL, Budget
+from models.runs.budget import OPTIONAL, Budget
 from models.runs.stops import Interrupted
 from models.training.checkpoint import DivergedError
 
@@ -135,8 +136,10 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
         functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
-    given = given.for_scene(len(list_images(data_dir / "image")), work.mesh.resolution, work.mesh.has_details)
-    say(f"details: {f'yes, about {DETAILS:.0f} s' if work.mesh.has_details else 'no (--details adds them)'}")
+    pictures = list_images(data_dir / "image")
+    details = plans.seconds_of_details(pictures) if work.mesh.has_details else 0.0
+    given = given.for_scene(len(pictures), work.mesh.resolution, details)
+    say(f"details: {f'yes, about {details:.0f} s' if work.mesh.has_details else 'no (--details adds them)'}")
     with scene_cache():
         if plan is None:
             plan, budget = _first_look(work, given, folder)
@@ -275,6 +278,9 @@ def _mesh_step(work: Work, folder: Path) -> Work:
 def _extracted(work: Work, folder: Path) -> bool:
     """Extract the mesh; returns whether there is a surface."""
     work = _mesh_step(work, folder)
+    for name in OF_DETAILS:
+        remove(folder / FOLDER / name)
+        remove(folder / RESULT / name)
     try:
         with work.step(4, "validate_mesh", "mesh") as conf, work.open_model(conf) as model:
             functions.extract_mesh(model, work.mesh)
@@ -298,7 +304,9 @@ def _evaluated(work: Work, folder: Path) -> None:
 
 def _conclude(work: Work, folder: Path, notes: Sequence[str]) -> None:
     """Write the result page and print the reliability of the result; `notes` report missing parts."""
-    health, figures = (read_figures(folder / RESULT / name) for name in ("health.json", "metrics.json"))
+    names = ("health.json", "metrics.json", DETAILS_FILE)
+    health, figures, without_details = (read_figures(folder / RESULT / name) for name in names)
+    figures |= without_details
     conf = work.read()
     doubled = 2 * conf.train.end_iter
     again = [

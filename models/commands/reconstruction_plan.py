@@ -46,6 +46,9 @@ LONGEST_SIDE, ITS_MINUTES = 512, 10.0
 # photographs if as many test photographs remain. With fewer, training photographs decide: a small scene needs them.
 SPARES, EVERY, DECIDING = 16, 8, 4
 DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
+# Seconds of the details of a mesh without other processes on two cores, and the pixels of a photograph from which on
+# they take no longer: see grey_photographs.MOST_VERTICES.
+DETAILS, ALL_DETAILS = 60.0, 1_400_000
 LEAST_DOUBLING_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
 
 
@@ -218,6 +221,11 @@ def chosen_settings(selected: Selected, conf: ExperimentConfig, minutes: float) 
     for key, value in settings.items():
         say(f"{key} = {value} (--set {key}=... chooses another)")
     return settings
+
+
+def seconds_of_details(photographs: Sequence[Path]) -> float:
+    """The seconds that the details of a mesh take, by the size of these photographs."""
+    return DETAILS * min(1.0, math.prod(image_size(photographs[0])) / ALL_DETAILS)
 
 
 def require_same_settings(

@@ -25,7 +25,7 @@ from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
 from models.results.cleaning import Stages, accounted, cleaned
 from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
-from models.results.detailed import with_details
+from models.results.detailed import compare, with_details
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
@@ -155,7 +155,10 @@ def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh,
 def _with_details(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Apply --details."""
     mesh, experiment = _on_level(context, request, mesh)[0], context.experiment
-    return with_details(experiment.conf, experiment.scene, mesh, context.log, context.parts)
+    found = with_details(experiment.conf, experiment.scene, mesh, context.log, context.parts)
+    if found is not mesh:
+        compare(experiment, mesh, found)
+    return found
 
 
 def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, stages: Stages) -> trimesh.Trimesh:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 # Seconds of what comes after the steps, without other processes on two cores: the report and the start of each mode;
 # and per photograph, visibility and colours of a mesh of ITS_RESOLUTION.
 CLOSING, PER_PHOTOGRAPH, ITS_RESOLUTION = 12.0, 1.0, 512
-DETAILS = 60.0  # seconds, likewise, of details of the mesh
 # Fraction of the training's time for steps; images, meshes and checkpoints take the rest. It is rather too large: a
 # training that ends in the last tenth of its schedule loses nothing, one that ends early loses its time.
 STEPPING = 0.95
@@ -34,10 +33,10 @@ class Budget:
     after: float = 0.0  # seconds of mesh, metrics and report, estimated, without other processes
     compiling: float = 0.0  # seconds of compiling on a cold cache, which --minutes does not include
 
-    def for_scene(self, photographs: int, resolution: int, has_details: bool) -> Budget:
-        """The budget with the time after the training, for a mesh of --resolution."""
+    def for_scene(self, photographs: int, resolution: int, details: float) -> Budget:
+        """The budget with the time after the training, for a mesh of --resolution with `details` seconds for these."""
         colours = PER_PHOTOGRAPH * photographs * (resolution / ITS_RESOLUTION) ** 2
-        return replace(self, after=CLOSING + colours + has_details * DETAILS)
+        return replace(self, after=CLOSING + colours + details)
 
     def moment(self, share: float) -> float:
         """The moment of time.perf_counter() at which this share of the command is over."""

@@ -31,7 +31,7 @@ from models.mesh.mesh import read_mesh
 from models.methods.conf import ExperimentConfig
 from models.plan import PLAN_KEY
 from models.results.experiment import Experiment, results_folder
-from models.results.metric_tables import lines
+from models.results.metric_tables import DETAILS_FILE, NCC_WITHOUT, WITH_DETAILS, WITHOUT_DETAILS, lines
 from models.results.report.document import REPORT, document, escaped, picture_uri, read_page
 from models.results.surface_metrics import MISSING_DISTANCE
 from models.runs.run_files import RunFiles
@@ -106,6 +106,7 @@ PHASES, CURVE = "phases", "score_curve"  # keys of metrics.json
 UNKNOWN = WorldFrame("")
 RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
+OF_DETAILS = (WITHOUT_DETAILS, WITH_DETAILS, DETAILS_FILE)
 # The results besides the mesh: path in the experiment's folder, and name in the folder of results.
 RESULT_FILES = (
     (f"{HEALTH_FOLDER}/{OVERVIEW}", "overview.png"),
@@ -114,6 +115,7 @@ RESULT_FILES = (
     (f"{REPORT_FOLDER}report.png", "report.png"),
     (f"{REPORT_FOLDER}{COVER}", COVER),
     (f"{REPORT_FOLDER}metrics.json", "metrics.json"),
+    *((f"{REPORT_FOLDER}{name}", name) for name in OF_DETAILS),
 )
 SOME_THIN, MOST_TESTED = 0.1, 0.5  # fraction of the mesh, and of its thin walls: thickness is reported as untested
 LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
@@ -184,6 +186,10 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
             sentences.append(f"{reached}, which does not verify depth: there are no held-out points")
         else:
             sentences.append(reached)
+    if (ncc := figures.get("ncc")) is not None:
+        without = figures.get(NCC_WITHOUT)
+        less = "" if without is None else f" (without details of the mesh {without:.2f})"
+        sentences.append(f"test photographs correlate with others across the mesh by {ncc:.2f}{less}")
     if epipolar is not None and epipolar > LEAST_EPIPOLAR:
         sentences.append(f"matches are {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
     return sentences or ["the quality of the mesh could not be measured: compare it with the photographs"]
@@ -224,6 +230,8 @@ def page(
     for note in notes:
         text += [f"**{escaped(note)}**", ""]
     text += ["![rendering, photograph, normals, mesh](report.png)", ""]
+    if NCC_WITHOUT in figures:
+        text += [f"![without details]({WITHOUT_DETAILS})", f"![with the details of photographs]({WITH_DETAILS})", ""]
     if has_mesh:
         text += ["mesh.ply: the coloured mesh", ""]
         text += ["## Reliability", "", *(f"- {escaped(line)}" for line in trust(figures, frame)), ""]

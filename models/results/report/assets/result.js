@@ -30,7 +30,12 @@ function cellsOf(line) {
 
 /* What the lines of a paragraph are, which no empty line divides. */
 function block(lines) {
-  const image = lines[0].match(/^!\[(.*)\]\((.*)\)$/);
+  const images = lines.map((line) => line.match(/^!\[(.*)\]\((.*)\)$/)), [image] = images;
+  if (images.length === 2 && images.every((one) => one && one[2] in DATA.images)) {
+    const both = new SplitView();
+    both.show(...images.map(([, name, file]) => [DATA.images[file], name]));
+    return [both.node, both.tools];
+  }
   if (image) return [image[2] in DATA.images ? el("img", { class: "wide", src: DATA.images[image[2]], alt: image[1] }) : note(image[1])];
   if (lines[0].startsWith("- ")) return [el("ul", { class: "warnings" }, ...lines.map((line) => el("li", {}, ...inline(line.slice(2)))))];
   if (!lines[0].startsWith("|")) return [el("p", {}, ...inline(lines.join(" ")))];

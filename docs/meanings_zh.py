@@ -75,10 +75,10 @@ FLAG_MEANINGS = {
     "prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale": (
         "prepare、reconstruct：照片中 ArUco 或 AprilTag 标记的边长（米），由此得到尺度"
     ),
-    "prepare, reconstruct: a known length in metres, between two points of the world frame, `x y z x y z LENGTH`, "
+    "prepare, reconstruct: known lengths in metres, between two points of the world frame, `x y z x y z LENGTH`, "
     "or in the pixels of two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`": (
-        "prepare、reconstruct：已知长度（米），由此得到尺度：世界坐标系的两个点，`x y z x y z LENGTH`；或两张照片上"
-        "的两个点，`IMAGE x y x y IMAGE x y x y LENGTH`，单位像素"
+        "prepare、reconstruct：一个或多个已知长度（米），由此得到尺度：世界坐标系的两个点，`x y z x y z LENGTH`；或"
+        "两张照片上的两个点，`IMAGE x y x y IMAGE x y x y LENGTH`，单位像素"
     ),
     "compare: experiment folders; the name of this flag may be omitted": (
         "compare：各实验的文件夹；这个参数名可以省略"

@@ -244,8 +244,8 @@ def test_the_page_shows_size_cameras_scores_and_times(tmp_path):
         write_neus_scene(tmp_path / name, replace(any_scene(), frame=of_scene))
     found = size_and_cameras(dataset_config(tmp_path / "metric"), tmp_path / "mesh.ply")
     unknown = size_and_cameras(dataset_config(tmp_path / "other"), None)
-    assert "- extent of the mesh along x, y, z: 0.1 x 0.2 x 0.3457 m" in found
-    assert "- scale: 4 markers of 0.03 m, standard error 0.10%" in found and "- up: the floor" in found
+    assert "- extent of the mesh along x, y, z: 0.1 x 0.2 x 0.3457 m, ± 0.10%" in found
+    assert "- scale: 4 markers of 0.03 m, ± 0.10%" in found and "- up: the floor" in found
     # Cameras at 5, 5.75, 6.5 and 7.25 m with focal lengths of 150, 153, 156 and 159 pixels.
     assert "- ground sampling distance: 39.6 mm per pixel of the images of the scene folder" in found
     assert found[-4:] == ["| --- | --- |", "| c.jpg | 1.25 |", "| a\\|b.jpg | 0.50 |", ""]

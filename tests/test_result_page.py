@@ -12,7 +12,7 @@ from models.mesh.mesh import Surface
 from models.results.report.document import data_of, document, mesh_part
 from models.results.report.reconstruction import HTML, RESULT, page, trust, write_pages
 
-FIGURES = {"psnr": 24.5, "points_missing": 0.3, "world_per_radius": 2.5, "is_metric": True}
+FIGURES = {"psnr": 24.5, "points_missing": 0.3, "world_per_radius": 2.5, "is_metric": True, "scale_error": 0.01}
 FIGURES |= {"ncc": 0.63, "ncc_without_details": 0.6, "score_curve": [[step, 1.0, 20.0] for step in range(20)]}
 COMMANDS = ("# train <again> & more", "python exp_runner.py --case 'a|b*c*' --mode train", "# last", "python x.py")
 TILT = 0.3  # of the first view, radians above the horizon
@@ -67,8 +67,9 @@ def test_two_clicks_measure_the_mesh_in_metres_and_a_drag_turns_it(result):
         second = click_middle(page)
         cosine = np.cos(TILT) ** 2 * np.cos(second - first) + np.sin(TILT) ** 2
         chord = 0.8 * 2.5 * 2 * np.sin(0.5 * np.arccos(cosine))
-        words, value, unit = page.inner_text("#measured").split()
-        assert (words, unit) == ("distance", "m") and float(value) == pytest.approx(chord, rel=0.01)
+        words, value, sign, error, unit = page.inner_text("#measured").split()
+        assert float(error) == pytest.approx(0.01 * float(value), rel=0.1)
+        assert (words, sign, unit) == ("distance", "±", "m") and float(value) == pytest.approx(chord, rel=0.01)
         click_middle(page)  # a third click begins again, and one beside the mesh is none
         page.locator("canvas.mesh").click(position={"x": 5, "y": 5})
         assert page.inner_text("#measured") == "click the second point"
@@ -121,4 +122,4 @@ def test_without_a_mesh_or_a_report_the_page_has_its_text(result, tmp_path):
     write_pages(tmp_path, "jug", result[0], {}, "zh")
     found = data_of((tmp_path / RESULT / HTML).read_bytes())
     assert found["mesh"] is None and found["images"] == {} and found["text"] == result[0]
-    assert found["ruler"] == {"scale": 1.0, "unit": "radii"} and found["language"] == "zh"
+    assert found["ruler"] == {"scale": 1.0, "unit": "radii", "error": None} and found["language"] == "zh"

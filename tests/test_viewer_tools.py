@@ -14,7 +14,7 @@ from browsing import CANVAS, address_in, demo_scene, displayed, needs_viser, on_
 from runs import ROOT
 
 from data.prepare.load import load_scene
-from data.prepare.metric import length_of
+from data.prepare.metric import lengths_of
 from data.scenes.frustum import bounds
 from models.commands.arguments import parse_arguments
 from models.mesh.mesh import Surface
@@ -168,7 +168,9 @@ def test_the_ruler_measures_on_the_surface_in_world_units(stage, scene):
     tool.length.value = 0.25
     assert tool.distance == pytest.approx(0.5 * math.sqrt(2.0) * scale, rel=5e-3)
     typed = ["--mode", "prepare", "--images", str(ROOT / "data/demo/image"), "--case", "a", *shlex.split(tool.flag())]
-    ends, length = length_of(parse_arguments(typed).values.scale)  # as the program reads the flag that is shown
+    ((_, (ends, length)),) = lengths_of(
+        parse_arguments(typed).values.scale
+    )  # as the program reads the flag that is shown
     assert np.allclose(ends, [in_world(scene, np.eye(3)[k] / 2) for k in (0, 2)], atol=3e-3 * scale)
     assert length == 0.25 and tool.flag() in tool.message.content and f"{tool.distance:.5g}" in tool.message.content
     points = np.array([[0.0, 0.0, 5.0], [0.01, 0.0, 2.0], [1.0, 0.0, 1.0], [0.0, 0.0, -1.0]])

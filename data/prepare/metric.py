@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+from scipy.stats import t as student
 
 from data.errors import UserError
 from data.io.images import read_image, rgb_of
@@ -26,6 +27,7 @@ LEAST_VIEWS = 3  # that must see a marker
 WORST_REPROJECTION = 3.0  # pixels; a marker with a larger error is a wrong detection, or moved
 # In multiples of the median error over the views of a marker; views with larger errors are discarded.
 OUTLIER = 4.0
+OTHER_SIZE = 0.05  # relative difference from the median side of the markers; a marker beyond it has another size
 Sighting = tuple[int, np.ndarray]  # index of the image, and corners [4, 2] of a marker in it
 FIRST_CENTER = 0.5  # coordinate of the first pixel's centre in the corners that OpenCV returns
 
@@ -54,11 +56,11 @@ def measured(
     if known.marker is not None:
         parsed = _by_markers(parsed, known.marker)
     elif located is not None:
-        parsed = scaled(parsed, located.factor, f"GPS positions of {len(located.views)} photographs", located.error)
+        parsed = scaled(parsed, located.factor, located.error, f"GPS positions of {len(located.views)} photographs")
     return _by_length(parsed, known.length, sources, sizes) if known.length else parsed
 
 
-def scaled(parsed: ParsedScene, factor: float, source: str, error: float | None) -> ParsedScene:
+def scaled(parsed: ParsedScene, factor: float, error: float | None, source: str) -> ParsedScene:
     """The scene enlarged by `factor` about the origin of its world, now in metres; `error` is relative."""
     frame = replace(parsed.frame or WorldFrame(""), scale_source=source, scale_error=error)
     return transformed(parsed, np.diag([factor, factor, factor, 1.0]), frame)
@@ -67,22 +69,39 @@ def scaled(parsed: ParsedScene, factor: float, source: str, error: float | None)
 def _by_markers(parsed: ParsedScene, side: float) -> ParsedScene:
     """The scene in metres, from markers with sides of `side` metres; raises UserError if too few are seen."""
     seen = find_markers(parsed.images)
-    lengths = []
+    sides = []
     for quads in seen.values():
         for views in _prints(parsed.images, quads):
             ring, error = _located([(parsed.images[view], quad) for view, quad in views])
             if error <= WORST_REPROJECTION:
-                lengths += list(np.linalg.norm(ring - np.roll(ring, 1, axis=0), axis=1))
-    if not lengths:
+                sides.append(np.linalg.norm(ring - np.roll(ring, 1, axis=0), axis=1))
+    if not sides:
         counts = sorted((len({view for view, _ in quads}) for quads in seen.values()), reverse=True)[:5]
         raise UserError(
             f"--marker {side:g}: no ArUco or AprilTag marker was located from {LEAST_VIEWS} photographs within "
             f"{WORST_REPROJECTION:g} px (found: {len(seen)} markers, in {counts} photographs); take sharp "
             "photographs from nearer, so that the markers are larger, or omit --marker"
         )
-    middle = float(np.median(lengths))
-    spread = 1.4826 * float(np.median(np.abs(np.array(lengths) - middle))) / middle / np.sqrt(len(lengths))
-    return scaled(parsed, side / middle, f"{len(lengths) // 4} markers of {side:g} m", spread)
+    lengths = np.mean(sides, axis=1)
+    lengths = lengths[np.abs(lengths / np.median(lengths) - 1.0) <= OTHER_SIZE]
+    source = f"{len(lengths)} markers of {side:g} m"
+    return scaled(parsed, *_fitted_scale(sides[0] if len(sides) == 1 else lengths, side), source)
+
+
+def _fitted_scale(lengths: np.ndarray, metres: np.ndarray | float) -> tuple[float, float | None]:
+    """Metres per unit from the lengths [N] of distances in the scene and in metres; its error from leaving one out.
+
+    Least squares for equal errors of all distances. The relative error is half of the 95 % interval of Student's t, so
+    that the true scale is within twice this error; None for one distance.
+    """
+    count, metres = len(lengths), np.broadcast_to(metres, len(lengths))
+    squares, products = metres**2, metres * lengths
+    factor = squares.sum() / products.sum()
+    if count == 1:
+        return float(factor), None
+    without = (squares.sum() - squares) / (products.sum() - products)
+    deviation = np.sqrt((count - 1) / count * np.sum((without - without.mean()) ** 2))
+    return float(factor), float(0.5 * student.ppf(0.975, count - 1) * deviation / factor)
 
 
 def _prints(images: Sequence[PosedImage], quads: Sequence[Sighting]) -> list[list[Sighting]]:
@@ -181,18 +200,37 @@ def _straight(image: PosedImage, pixels: np.ndarray) -> tuple[np.ndarray, np.nda
 def _by_length(
     parsed: ParsedScene, words: Sequence[str], sources: Mapping[str, Path], sizes: Mapping[str, tuple[int, int]]
 ) -> ParsedScene:
-    """The scene in metres, from a length between two points; raises UserError for words that do not describe it."""
-    points, length = length_of(words)
-    if points is None:
-        seen = [_sights(parsed, words[:-1], end, sources, sizes) for end in range(2)]
-        points = np.array([triangulated(sights)[0] for sights in seen])
-    given = float(np.linalg.norm(points[1] - points[0]))
-    if not (np.isfinite(given) and given > 0.0):
-        raise UserError(f"--scale {' '.join(words)}: the two points coincide; name two points apart from each other")
-    return scaled(parsed, length / given, f"a given length of {length:g} m", None)
+    """The scene in metres, from lengths between two points; raises UserError for words that do not describe them."""
+    lengths, metres = [], []
+    for part, (points, length) in lengths_of(words):
+        if points is None:
+            seen = [_sights(parsed, part[:-1], end, sources, sizes) for end in range(2)]
+            points = np.array([triangulated(sights)[0] for sights in seen])
+        given = float(np.linalg.norm(points[1] - points[0]))
+        if not (np.isfinite(given) and given > 0.0):
+            raise UserError(f"--scale {' '.join(part)}: the two points coincide; name two points apart from each other")
+        lengths.append(given)
+        metres.append(length)
+    source = f"a given length of {metres[0]:g} m" if len(metres) == 1 else f"{len(metres)} given lengths"
+    return scaled(parsed, *_fitted_scale(np.array(lengths), np.array(metres)), source)
 
 
-def length_of(words: Sequence[str]) -> tuple[np.ndarray | None, float]:
+def lengths_of(words: Sequence[str]) -> list[tuple[Sequence[str], tuple[np.ndarray | None, float]]]:
+    """The words and values of lengths of one kind that follow each other; raises UserError as `_length`."""
+    count = next((count for count in (7, 11) if len(words) % count == 0 and (count == 7) == _is_number(words[0])), 0)
+    parts = [words[start : start + count] for start in range(0, len(words), count)] if count else [words]
+    return [(part, _length(part)) for part in parts]
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
+
+
+def _length(words: Sequence[str]) -> tuple[np.ndarray | None, float]:
     """Points [2, 3] and length in metres of "x y z x y z LENGTH"; None for the pixels of two photographs.
 
     Raises UserError for anything but that and "IMAGE x y x y IMAGE x y x y LENGTH".

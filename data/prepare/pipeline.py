@@ -31,7 +31,7 @@ from data.prepare.frames import (
     require_no_mask_files,
 )
 from data.prepare.masks import Cut, cut_of
-from data.prepare.metric import Known, length_of
+from data.prepare.metric import Known, lengths_of
 from data.prepare.sfm import stages as sfm
 from data.prepare.sfm.overlay import OVERLAY, overlay_note
 from data.prepare.sources import notes_of, profile_note
@@ -72,7 +72,7 @@ def prepare(request: Request, say: Say) -> bool:
         if request.roi:
             parse_roi(request.roi)  # raises now, not after minutes of work
         if request.known.length:
-            length_of(request.known.length)
+            lengths_of(request.known.length)
         found = find_photographs(request.images)
         sources = found.paths
         is_whole = request.is_panorama or any(map(is_tagged, sources))

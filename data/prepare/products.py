@@ -101,7 +101,7 @@ def _frame_notes(frame: WorldFrame | None) -> list[str]:
     """Notes on the up direction and the unit."""
     if frame is None:
         return []
-    error = "" if frame.scale_error is None else f", standard error {frame.scale_error:.2%}"
+    error = "" if frame.scale_error is None else f", ± {frame.scale_error:.2%}"
     scale = (
         f"metres, from {frame.scale_source}{error}" if frame.is_metric else "not known; --marker or --scale gives it"
     )

@@ -109,7 +109,7 @@ HELP = {
     "--box": "prepare, reconstruct: with --masks box, a rectangle around the object: left, top, right, bottom in "
     "pixels; may be repeated; more are read from boxes.json",
     "--marker": "prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale",
-    "--scale": "prepare, reconstruct: a known length in metres, between two points of the world frame, `x y z x y z "
+    "--scale": "prepare, reconstruct: known lengths in metres, between two points of the world frame, `x y z x y z "
     "LENGTH`, or in the pixels of two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`",
     "--panorama": "prepare, reconstruct: photographs or frames are equirectangular panoramas and are cut into "
     "perspective views; tagged ones are recognised without it",

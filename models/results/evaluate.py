@@ -203,6 +203,7 @@ def _about(
         "triangles": None if mesh is None else len(mesh.faces),
         "world_per_radius": radius_of(experiment.scene),
         "is_metric": is_metric(experiment.scene),  # the world unit is a metre
+        "scale_error": frame.scale_error if (frame := experiment.scene.frame) else None,  # relative
         "test_photographs": None if test is None else test.n_views,
         "decided_by": deciding_group(recorded(state), test is not None),
         "counts_first": None if test is None else "psnr_mask" if mask_first else "psnr",

@@ -289,9 +289,11 @@ def _size(parsed: ParsedScene, frame: WorldFrame, extents: Sequence[float] | Non
     unit = " m" if frame.is_metric else ""
     pixel = pixel_size(parsed)
     facts = []
+    error = "" if frame.scale_error is None else f", ± {frame.scale_error:.2%}"
     if extents is not None:
-        facts.append(f"extent of the mesh along x, y, z: {' x '.join(f'{value:.4g}' for value in extents)}{unit}")
-    error = "" if frame.scale_error is None else f", standard error {frame.scale_error:.2%}"
+        facts.append(
+            f"extent of the mesh along x, y, z: {' x '.join(f'{value:.4g}' for value in extents)}{unit}{error}"
+        )
     unknown = "not known, so the unit of the mesh is arbitrary; --marker, --scale or GPS positions give it"
     facts.append(f"scale: {frame.scale_source}{error}" if frame.is_metric else f"scale: {unknown}")
     facts.append(f"up: {frame.up_source or 'not known'}")
@@ -352,5 +354,6 @@ def result_page(
     pictures = {
         name: picture_uri(read_image(path)[..., :3], LONGEST_IMAGE) for name, path in images.items() if is_file(path)
     }
-    content = {"text": text, "images": pictures, "ruler": {"scale": scale or 1.0, "unit": unit}}
+    ruler = {"scale": scale or 1.0, "unit": unit, "error": figures.get("scale_error")}
+    content = {"text": text, "images": pictures, "ruler": ruler}
     return document("result", title, content | {key: page_data.get(key) for key in ("mesh", "up", "front")}, language)

@@ -190,8 +190,9 @@ function meshView(part, up, front, cameras, ruler) {
   const lamp = el("input", { type: "range", id: "light", min: -3.1, max: 3.1, step: 0.1, value: view.light, "aria-label": t("light_from") });
   lamp.addEventListener("input", () => { view.set("light", Number(lamp.value)); if (!view.lit) { view.set("lit", true); redraw(); } });
   view.onmeasure = () => {
-    const [from, to] = view.ends;
-    told.textContent = !view.measures ? "" : to ? `${t("distance_of")} ${short(ruler.scale * from.distanceTo(to))} ${t(ruler.unit)}` : t(from ? "pick_second" : "pick_first");
+    const [from, to] = view.ends, length = to ? ruler.scale * from.distanceTo(to) : 0;
+    const error = ruler.error ? ` ± ${short(ruler.error * length)}` : "";
+    told.textContent = !view.measures ? "" : to ? `${t("distance_of")} ${short(length)}${error} ${t(ruler.unit)}` : t(from ? "pick_second" : "pick_first");
   };
   const redraw = () => {
     const button = (id, words, pressed, action) => el("button", { id, "aria-pressed": pressed, onclick: () => { action(); redraw(); } }, t(words));

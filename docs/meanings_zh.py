@@ -94,6 +94,9 @@ FLAG_MEANINGS = {
     "evaluate: SfM points in --frame, .ply (default: those of the scene)": (
         "evaluate：SfM 点，.ply 文件，坐标系由 --frame 决定（默认：场景自带的点）"
     ),
+    "inspect: only print the distance of two points of the world frame, `x y z, x y z`, with the error of the scale": (
+        "inspect：只打印世界坐标系中两个点 `x y z, x y z` 的距离，以及尺度的误差"
+    ),
     "evaluate: the published DTU protocol, in millimetres; requires --dtu": (
         "evaluate：公开的 DTU 评测方法，单位为毫米；需要 --dtu"
     ),

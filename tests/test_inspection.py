@@ -20,7 +20,7 @@ from models.results.report.reconstruction import health_page
 from models.results.report.reconstruction import page as result_page
 
 
-def inspect(folder, out, *extra):
+def inspect(folder, out, *extra, flags=()):
     """The command line on a scene folder, with what Jittor's import would leave behind asked for."""
     code = (
         "import sys, exp_runner\n"
@@ -29,8 +29,17 @@ def inspect(folder, out, *extra):
         "sys.exit(status)"
     )
     sets = [f"dataset.data_dir={folder}", f"general.base_exp_dir={out}", *extra]
-    arguments = ["--mode", "inspect", *(word for text in sets for word in ("--set", text))]
+    arguments = ["--mode", "inspect", *flags, *(word for text in sets for word in ("--set", text))]
     return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.cli
+def test_inspect_measures_a_distance_and_writes_nothing(tmp_path):
+    write_scene(tmp_path / "scene", n_views=9)
+    result = inspect(tmp_path / "scene", tmp_path / "out", flags=("--measure", "-1 0 0, 1 0 0"))
+    assert result.returncode == 0 and "distance: 2 units" in result.stdout and not (tmp_path / "out").exists()
+    wrong = inspect(tmp_path / "scene", tmp_path / "out", flags=("--measure", "1 2 3"))
+    assert wrong.returncode == 2 and '--measure "1 2 3": must be two points' in wrong.stderr
 
 
 @pytest.mark.cli

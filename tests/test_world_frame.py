@@ -18,7 +18,7 @@ from data.errors import SceneError, UserError
 from data.io.images import write_image
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints, WorldFrame, transformed
 from data.prepare.load import load_scene
-from data.prepare.metric import Known, find_markers, lengths_of, measured
+from data.prepare.metric import Known, distance_text, find_markers, lengths_of, measured, parse_points
 from data.prepare.world import floor_normal, upright
 from data.scenes.config import DatasetConfig
 from data.scenes.readers.neus import FRAME_FILE, write_neus_scene
@@ -172,6 +172,17 @@ def test_several_lengths_give_the_error_of_the_scale(tmp_path):
     assert within >= 9
     single = measured(scene, Known(length=tuple(words[:7])), {}, {}).frame
     assert single.scale_error is None and single.scale_source == "a given length of 0.2 m"
+
+
+def test_a_distance_is_stated_with_the_error_of_the_scale():
+    points, source = parse_points("-1 0 0.5, -1 0.3 0.9"), "4 markers of 0.03 m"
+    metric = WorldFrame("the floor", source, 0.002)
+    assert distance_text(points, metric) == f"distance: 500 mm, ± 1 mm by the scale ({source})"
+    assert "500 mm, error not known" in distance_text(points, replace(metric, scale_error=None))
+    assert "0.5 units; their size is not known" in distance_text(points, None)
+    for text in ("1 2 3", "1 2 3 4 5 6", "a 2 3, 4 5 6", "1 2 nan, 4 5 6"):
+        with pytest.raises(UserError, match="must be two points of the world frame"):
+            parse_points(text)
 
 
 def test_the_frame_is_written_and_read_back(tmp_path):

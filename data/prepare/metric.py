@@ -222,6 +222,25 @@ def lengths_of(words: Sequence[str]) -> list[tuple[Sequence[str], tuple[np.ndarr
     return [(part, _length(part)) for part in parts]
 
 
+def parse_points(text: str) -> np.ndarray:
+    """The points [2, 3] of `--measure "x y z, x y z"`; raises UserError for any other text."""
+    parts = [part.split() for part in text.split(",")]
+    if [len(part) for part in parts] == [3, 3] and all(map(_is_number, sum(parts, []))):
+        points = np.array(parts, dtype=float)
+        if np.isfinite(points).all():
+            return points
+    raise UserError(f'--measure "{text}": must be two points of the world frame, `--measure "x y z, x y z"`')
+
+
+def distance_text(points: np.ndarray, frame: WorldFrame | None) -> str:
+    """The distance of two points [2, 3] of the world frame, with the error of the scale, in words."""
+    length = float(np.linalg.norm(points[1] - points[0]))
+    if frame is None or not frame.is_metric:
+        return f"distance: {length:.6g} units; their size is not known, --marker or --scale gives it"
+    error = "error not known" if frame.scale_error is None else f"± {1000 * length * frame.scale_error:.2g} mm"
+    return f"distance: {1000 * length:.6g} mm, {error} by the scale ({frame.scale_source})"
+
+
 def _is_number(word: str) -> bool:
     try:
         float(word)

@@ -97,6 +97,8 @@ HELP = {
     "--gt": "evaluate: ground truth in --frame, a mesh (.ply, .obj, .stl, .glb) or a point cloud (.ply) (default: "
     "dataset.reference_mesh)",
     "--tau": "evaluate: threshold of the F-score, in units of --frame (default: 0.01 radii of the region of interest)",
+    "--measure": "inspect: only print the distance of two points of the world frame, `x y z, x y z`, with the error of "
+    "the scale",
     "--points": "evaluate: SfM points in --frame, .ply (default: those of the scene)",
     "--protocol": "evaluate: the published DTU protocol, in millimetres; requires --dtu",
     "--dtu": "evaluate: folder with ObsMask/ and Points/stl/",
@@ -198,6 +200,7 @@ OVERWRITE = flag("--overwrite", EXPERIMENT, action="store_true")
 CHECKPOINT = flag("--checkpoint", EXPERIMENT, type=Path, metavar="FILE")
 CASES = flag("--cases", EXPERIMENT, "", metavar="A,B,C")
 EXPERIMENTS = flag("--experiments", EXPERIMENT, "", type=Path, nargs="+", metavar="EXP")
+MEASURE = flag("--measure", OUTPUT, metavar='"X Y Z, X Y Z"')
 LANGUAGE = flag("--language", OUTPUT, choices=requests.LANGUAGES)
 VIEWER = (
     flag("--view", OUTPUT, "; --mode view shows a trained model", action="store_true"),
@@ -272,7 +275,7 @@ OF_MODE: dict[str, tuple[Flag, ...]] = {
     "view": (CHECKPOINT, *VIEWER),
     "prepare": (OVERWRITE, *PHOTOGRAPHS),
     "reconstruct": (MINUTES, OVERWRITE, *PHOTOGRAPHS, *MESH, LANGUAGE),
-    "inspect": VIEWER,
+    "inspect": (MEASURE, *VIEWER),
     "plan": (),
     "doctor": (),
 }

@@ -133,9 +133,14 @@ PREPARE = Command(
 
 def run_inspect(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Inspect the scene, and show it with --view."""
+    from data.prepare.metric import distance_text, parse_points
     from models.checkpoints.scenes import scene_cache
 
     with scene_cache():
+        if arguments.values.measure is not None:
+            points = parse_points(arguments.values.measure)
+            say(distance_text(points, functions.load_scene(conf).frame))
+            return EXIT_DONE
         functions.inspect(conf)
         scene = functions.load_scene(conf)
     if arguments.values.view:

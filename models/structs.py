@@ -50,16 +50,16 @@ class SampleRequest:
 
 @dataclass(frozen=True)
 class RaySamples:
-    """Intervals along R rays, dense or packed, with their midpoints, at which fields are evaluated.
+    """Intervals along R rays, dense or packed, with the positions at which fields are evaluated.
 
     The samples of ray r are rows offsets[r] to offsets[r + 1]. Rows from offsets[R] on belong to no ray.
     """
 
-    positions: Var  # [S, 3], midpoints of the intervals, working frame
+    positions: Var  # [S, 3], midpoints of the intervals, of NeRF their starts; working frame
     directions: Var  # [S, 3], unit, of the rays
     deltas: Var  # [S, 1], lengths of the intervals
     offsets: Var  # int32 [R + 1]
-    distances: Var  # [S, 1], distances of the midpoints along the rays
+    distances: Var  # [S, 1], distances of the positions along the rays
     per_ray: int = 0  # number per ray of dense samples; 0 for packed samples
     in_sphere: Var | None = None  # [S, 1], 1 in the unit sphere, else 0; None if all are inside
     near_sphere: Var | None = None  # [S, 1], 1 if the eikonal loss applies; None if it applies to all

@@ -70,6 +70,10 @@ class Sphere(jt.nn.Module):
     def distance(self, points: Var) -> Var:
         return self.evaluate(points).sdf
 
+    def values(self, points: Var) -> Var:
+        values = self.evaluate(points)
+        return jt.concat([values.sdf, values.feature], dim=1)
+
     def evaluate(self, points: Var) -> FieldOutput:
         offset = points - self.centre.reshape((1, 3))
         away = (offset.sqr().sum(dim=1, keepdims=True) + 1e-12).sqrt()

@@ -160,7 +160,7 @@ def unbroken(tmp_path_factory):
 def test_an_ended_run_is_saved_and_goes_on_to_the_same_end(tmp_path, unbroken, how):
     folder = tmp_path / "ended"
     process = started(command(folder, settings=LONG))
-    assert wait_for(lambda: (folder / "checkpoints" / "ckpt_000010.safetensors").exists())
+    assert wait_for(lambda: (folder / "checkpoints" / "ckpt_000010.safetensors").exists(), 180)  # after compiling
     if how == "mpirun is told to stop":
         process.terminate()
     elif how == "rank 0 is told to stop":

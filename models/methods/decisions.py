@@ -37,11 +37,12 @@ def decide_neus(conf: NeuSConfig, train: TrainConfig, measured: Measurements, be
     plan, sdf = decide_plain(conf, train, measured, before), conf.block(conf.surface)
     count, key = conf.neus_renderer.n_outside, "model.neus_renderer.n_outside"
     is_inverted = getattr(sdf, "inside_outside", False)
+    keys = {name: f"model.{conf.surface}.{name}" * hasattr(sdf, name) for name in ("inside_outside", "bias")}
     return replace(
         plan,
-        region=Decision(INTERIOR if is_inverted else OBJECT, "", f"model.{conf.surface}.inside_outside"),
+        region=Decision(INTERIOR if is_inverted else OBJECT, "", keys["inside_outside"]),
         background=Decision("NeRF", "outside the unit sphere", key) if count > 0 else plan.background,
-        start=Decision("sphere", "", f"model.{conf.surface}.bias"),
+        start=Decision("sphere", "", keys["bias"]),
     )
 
 

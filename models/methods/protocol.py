@@ -165,7 +165,7 @@ class Model(Protocol):
         return ""
 
     def after_step(self, parameters: Parameters, step: int) -> None:
-        """Called if `acts_after` returns true and the step was not skipped."""
+        """Called if `acts_after` is true and the step was not skipped."""
         return
 
     def adapt(self, shapes: Mapping[str, Mapping[str, Sequence[int]]]) -> None:

@@ -54,7 +54,7 @@ def test_an_operation_is_told_with_registers_and_instructions(capsys):
     assert told.count("ok     weighted_means for ") == 2 and "0 bytes spilled" in told and " instructions" in told
 
 
-IN_TILES = (("placing", "sdf_tiles", 32), ("sdf_mlp", "sdf_bars", 8), ("color_mlp", "gradients", 8))
+IN_TILES = (("placing", "sdf_tiles", 48), ("sdf_mlp", "sdf_bars", 8), ("color_mlp", "gradients", 8))
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")

@@ -114,6 +114,12 @@ def processes(word: str) -> dict[int, int]:
     return found
 
 
+def process_of_rank(word: str, rank: int) -> int:
+    """The process of a rank under Open MPI, among those in whose command line the word stands."""
+    said = f"OMPI_COMM_WORLD_RANK={rank}"
+    return next(pid for pid in processes(word) if said in Path(f"/proc/{pid}/environ").read_text().split("\0"))
+
+
 def wait_for(is_so: Callable[[], object], seconds: float = 60.0) -> bool:
     """Whether the condition became true in time."""
     until = time.monotonic() + seconds

@@ -12,6 +12,7 @@ from runs import (
     contents,
     finished,
     needs_mpi,
+    process_of_rank,
     processes,
     run,
     saved,
@@ -164,9 +165,9 @@ def test_an_ended_run_is_saved_and_goes_on_to_the_same_end(tmp_path, unbroken, h
     if how == "mpirun is told to stop":
         process.terminate()
     elif how == "rank 0 is told to stop":
-        os.kill(min(processes(str(folder))), signal.SIGTERM)
+        os.kill(process_of_rank(str(folder), 0), signal.SIGTERM)
     else:
-        os.kill(max(processes(str(folder))), signal.SIGKILL)
+        os.kill(process_of_rank(str(folder), 1), signal.SIGKILL)
     status, _, _ = finished(process)
     assert status != 0
     assert wait_for(lambda: not processes(str(folder)), 15), "a process is left behind"

@@ -1,6 +1,7 @@
 """What a client may send to the viewer: values that the page offers, in messages of the page."""
 
 import asyncio
+import math
 import time
 from pathlib import Path
 
@@ -91,6 +92,26 @@ def test_every_control_of_the_page_takes_what_it_offers_and_nothing_else(page, a
 @pytest.mark.parametrize("message", [CAMERA, MOVED, CLICK, BOX])
 def test_messages_of_the_page_are_accepted(accepts, message):
     assert accepts(message) and not accepts({**message, "type": "GetRenderRequestMessage"})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"wxyz": value} for value in ([0, 0, 0, 0], [math.nan, 0, 0, 1], [0, 0, 1], ["1", 0, 0, 0], 1, None)),
+        *({"position": value} for value in ([1e300, 0, 0], [0, 0], "abc")),
+        *({"fov": value} for value in (0, -1, 4, math.nan, "1")),
+        *({"image_width": value} for value in (0, -5, 3_000_000, 10, math.inf, "9")),
+        {"image_height": 0},
+    ],
+    ids=str,
+)
+def test_a_camera_that_no_browser_has_is_dropped(accepts, change):
+    assert not accepts({**CAMERA, **change})
+
+
+@pytest.mark.parametrize(("message", "name"), [(MOVED, "position"), (CLICK, "ray_origin"), (BOX, "screen_pos")])
+def test_numbers_that_are_not_finite_are_dropped(accepts, message, name):
+    assert not any(accepts({**message, name: [value, 0, 0]}) for value in (math.nan, -math.inf, [math.nan], 1e300))
 
 
 def test_other_messages_are_dropped(accepts):

@@ -255,7 +255,7 @@ def _parsed_npy(content: bytes, most: int) -> np.ndarray:
 # A line of OBJ with too few coordinates or corners, or with the index 0; indices count from 1.
 BAD_LINE = re.compile(rb"^[vf](?:[ \t]+\S+){0,2}(?<!\\)[ \t\r]*$|^f[^\n]*[ \t]0(?=[/\s])", re.MULTILINE)
 GROUP = re.compile(rb"^(?:usemtl|mtllib|[ogs])[ \t][^\n]*$", re.MULTILINE)
-NEXT_SOLID = re.compile(rb"endsolid[^\n]*\n\s*solid", re.IGNORECASE)
+NEXT_SOLID = re.compile(rb"^[ \t]*endsolid[^\n]*\n\s*solid", re.IGNORECASE | re.MULTILINE)
 
 
 def load_geometry(content: bytes, file_type: str, **options: Any) -> Any:

@@ -86,10 +86,14 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
         seconds = [1.0 + value for spent in plan.times.values() for value in vars(spent).values()]
         flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
-        counts = (plan.minutes, plan.seconds_per_step or 1.0, plan.longest or 1, *seconds)
+        longest = 1 if plan.longest is None else plan.longest
+        pace = 1.0 if plan.seconds_per_step is None else plan.seconds_per_step
+        counts = (plan.minutes, pace, longest, *seconds)
         has_steps = plan.starts_over or STEP_COUNT.fullmatch(plan.settings[END_ITER]) is not None
         numbers = all(isinstance(count, (int, float)) and not isinstance(count, bool) for count in counts)
-        if not (numbers and all(0 < count < MOST_NUMBER for count in counts) and texts and flags and has_steps):
+        if not (
+            numbers and all(0 < count < MOST_NUMBER for count in counts) and texts and flags and has_steps
+        ) or not isinstance(longest, int):
             raise ValueError
     except (OSError, *INVALID) as error:
         raise UserError(f"{path}: is damaged; pass --overwrite to start again, or another --case") from error

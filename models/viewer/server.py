@@ -19,6 +19,7 @@ import http.cookies
 import importlib.util
 import io
 import logging
+import math
 import secrets
 import socket
 import urllib.parse
@@ -42,6 +43,9 @@ PAGE_MESSAGES = {
     *("ViewerCameraMessage", "TransformControlsUpdateMessage", "TransformControlsDragStartMessage"),
     *("TransformControlsDragEndMessage", "SceneNodeClickMessage", "ScenePointerMessage", "GetRenderResponseMessage"),
 }
+LARGEST_NUMBER = 1e6  # of a message; the scene is the unit sphere
+LARGEST_SIDE, LARGEST_ASPECT = 16384, 8.0  # pixels of a browser's picture, and width / height or height / width
+LEAST_ROTATION = 1e-3  # largest component of a quaternion that can be normalised
 
 
 @dataclass(frozen=True)
@@ -104,11 +108,36 @@ class MessageGate:
         try:
             content = msgspec.msgpack.decode(message)
             if content["type"] != "GuiUpdateMessage":
-                return content["type"] in PAGE_MESSAGES
+                is_usable = is_camera if content["type"] == "ViewerCameraMessage" else are_finite
+                return content["type"] in PAGE_MESSAGES and is_usable(content)
             control = self.server.gui._gui_input_handle_from_uuid[content["uuid"]]
             return set(content["updates"]) == {"value"} and offers(control, content["updates"]["value"])
         except Exception:  # noqa: BLE001 (whatever cannot be read is not accepted)
             return False
+
+
+def are_finite(value: Any) -> bool:
+    """Whether all numbers of a message are finite and at most LARGEST_NUMBER."""
+    if isinstance(value, dict | list):
+        return all(map(are_finite, value.values() if isinstance(value, dict) else value))
+    return not isinstance(value, int | float) or abs(value) <= LARGEST_NUMBER
+
+
+def is_camera(content: Any) -> bool:
+    """Whether the message has a rotation, vectors, an angle of view and the sides of a browser's picture."""
+    rotation, vectors = content["wxyz"], [content[name] for name in ("position", "look_at", "up_direction")]
+    width, height, fov = content["image_width"], content["image_height"], content["fov"]
+    numbers = [*rotation, *(number for vector in vectors for number in vector), width, height, fov]
+    return (
+        all(isinstance(number, int | float) for number in numbers)
+        and are_finite(numbers)
+        and (len(rotation), *map(len, vectors)) == (4, 3, 3, 3)
+        and max(map(abs, rotation)) > LEAST_ROTATION
+        and 0 < fov < math.pi
+        and 1 <= width <= LARGEST_SIDE
+        and 1 <= height <= LARGEST_SIDE
+        and 1 / LARGEST_ASPECT <= width / height <= LARGEST_ASPECT
+    )
 
 
 def offers(control: Any, value: Any) -> bool:

@@ -90,6 +90,18 @@ def test_a_pipe_and_a_device_without_an_end_are_rejected_at_once(name, tmp_path)
         READS[name](tmp_path / name)
 
 
+def test_values_of_a_glb_without_bytes(tmp_path):
+    content = MESH.export(file_type="glb")
+    size = int.from_bytes(content[12:16], "little")
+    document = json.loads(content[20 : 20 + size])
+    del document["accessors"][0]["bufferView"]
+    document["accessors"][0]["count"] = 10**9
+    changed = json.dumps(document, separators=(",", ":")).encode().ljust(size)
+    (tmp_path / "a.glb").write_bytes(content[:20] + changed + content[20 + size :])
+    with pytest.raises(UserError, match="values without data"):
+        read_mesh(tmp_path / "a.glb")
+
+
 def test_the_record_of_an_offset_that_is_a_pipe(tmp_path):
     (tmp_path / "a.stl").write_bytes(MESH.export(file_type="stl"))
     os.mkfifo(tmp_path / "a.stl.json")
@@ -197,7 +209,8 @@ SPENT = {"wall": 1.0, "processor": 0.0}
         *({"settings": {"train.end_iter": text}} for text in ("abc", "1e3", "-5", "0")),
         *({"minutes": number} for number in (1e308, float("nan"), "10", 10**400)),
         *({"times": {"training": {**SPENT, "wall": value}}} for value in (float("inf"), "1", None)),
-        {"longest": 1e300},
+        *({"longest": value} for value in (1e300, "", [], 1.5, 0)),
+        {"seconds_per_step": ""},
         {"times": []},
     ],
     ids=str,

@@ -311,4 +311,12 @@ def _checked_stl(content: bytes) -> bytes:
     return content if is_binary else NEXT_SOLID.sub(b"", content)
 
 
-CHECKS = {"ply": _checked_ply, "obj": _checked_obj, "stl": _checked_stl}
+def _checked_glb(content: bytes) -> bytes:
+    """Raises DamagedError for announced values without bytes in the file, for which trimesh would take zeros."""
+    size = int.from_bytes(content[12:16], "little")
+    if any("bufferView" not in accessor for accessor in json.loads(content[20 : 20 + size]).get("accessors", ())):
+        raise DamagedError("it has values without data, or compressed ones")
+    return content
+
+
+CHECKS = {"ply": _checked_ply, "obj": _checked_obj, "stl": _checked_stl, "glb": _checked_glb}

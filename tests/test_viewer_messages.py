@@ -114,6 +114,16 @@ def test_numbers_that_are_not_finite_are_dropped(accepts, message, name):
     assert not any(accepts({**message, name: [value, 0, 0]}) for value in (math.nan, -math.inf, [math.nan], 1e300))
 
 
+def test_only_a_screenshot_is_large(accepts):
+    screenshot = {"type": "GetRenderResponseMessage", "payload": bytes(1 << 20), "render_uuid": "a"}
+    assert (
+        accepts(screenshot)
+        and not accepts({**screenshot, "more": 1})
+        and not accepts({**CLICK, "more": bytes(1 << 20)})
+    )
+    assert not accepts({**screenshot, "payload": [0] * (1 << 20)})
+
+
 def test_other_messages_are_dropped(accepts):
     assert not any(accepts({"type": kind}) for kind in UNKNOWN)
     assert not any(map(accepts, (b"", b"\xc1", b"\x91" * 100_000, b"\xff" * 100, [], 5, {"type": []})))

@@ -25,7 +25,7 @@ import socket
 import urllib.parse
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from data.errors import UserError
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 Answer = Callable[[Any, "Request"], "Response | None"]  # None: the connection becomes a websocket
 TOKEN = "token"  # name of the query parameter
 LOCAL_NAME = "localhost"
-MOST_MESSAGE_BYTES = 1 << 25  # a screenshot
+MOST_MESSAGE_BYTES, MOST_CONTROL_BYTES = 1 << 25, 1 << 16  # of a screenshot, and of any other message
 MOST_WAITING = 1  # messages of a connection that are received before they are read
 # The messages of viser's page, besides GuiUpdateMessage, which `offers` checks.
 PAGE_MESSAGES = {
@@ -106,6 +106,11 @@ class MessageGate:
         import msgspec
 
         try:
+            if len(message) > MOST_CONTROL_BYTES:
+                kind = Literal["GetRenderResponseMessage"]
+                fields: list[Any] = [("type", kind), ("payload", bytes), ("render_uuid", str, "")]
+                screenshot = msgspec.defstruct("Screenshot", fields, forbid_unknown_fields=True)
+                return bool(msgspec.msgpack.decode(message, type=screenshot))
             content = msgspec.msgpack.decode(message)
             if content["type"] != "GuiUpdateMessage":
                 is_usable = is_camera if content["type"] == "ViewerCameraMessage" else are_finite

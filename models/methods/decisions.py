@@ -37,7 +37,7 @@ def decide_neus(conf: NeuSConfig, train: TrainConfig, measured: Measurements, be
     plan, sdf = decide_plain(conf, train, measured, before), conf.block(conf.surface)
     count, key = conf.neus_renderer.n_outside, "model.neus_renderer.n_outside"
     is_inverted = getattr(sdf, "inside_outside", False)
-    keys = {name: f"model.{conf.surface}.{name}" * hasattr(sdf, name) for name in ("inside_outside", "bias")}
+    keys = {name: f"model.{conf.surface}.{name}" if hasattr(sdf, name) else "" for name in ("inside_outside", "bias")}
     return replace(
         plan,
         region=Decision(INTERIOR if is_inverted else OBJECT, "", keys["inside_outside"]),

@@ -32,7 +32,7 @@ REQUESTS = [
     ({"Host": "localhost:9999", "Origin": "http://LOCALHOST:9999", **COOKIE}, True),
     ({}, False),  # another user of the machine
     # the second is another server on the same machine
-    *(({"Origin": origin, **COOKIE}, False) for origin in (EVIL, "http://localhost:3000", "null")),
+    *(({"Origin": origin, **COOKIE}, False) for origin in (EVIL, "http://localhost:3000", "null", "http://[")),
     ({"Host": "evil.example:8080", "Origin": f"{EVIL}:8080"}, False),  # DNS rebinding: it has no cookie
     (BOX, False),
     ({**BOX, "Cookie": "a=b; viewer=secret"}, True),

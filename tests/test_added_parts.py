@@ -14,11 +14,13 @@ from trainings import stopped_after, trainer_of
 
 from models.config.strict import ConfigError, limits
 from models.estimators.base import Estimator, upload
-from models.fields.registry import SURFACES, FieldKind
+from models.estimators.conf import EstimatorConfig
+from models.fields.registry import SURFACES, Component
 from models.machine.backend import jt
-from models.methods.conf import load_config
+from models.methods.conf import flat, load_config
 from models.methods.confs import ESTIMATORS
 from models.ops.volrend import dense_offsets, points_along
+from models.results.plan_rows import with_table
 from models.structs import FieldOutput, RaySamples, SampleRequest, Var
 
 
@@ -89,7 +91,7 @@ TOY = ("model.surface=toy", "model.toy.radius=0.4", "model.rendering_network.d_f
 
 @pytest.mark.slow
 def test_a_surface_of_another_kind_trains_within_neus_and_resumes(monkeypatch, tmp_path):
-    monkeypatch.setitem(SURFACES, "toy", FieldKind(SphereConfig, Sphere))
+    monkeypatch.setitem(SURFACES, "toy", Component(SphereConfig, Sphere))
     trained = tmp_path / "trained"
     assert run(trained, settings=(*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=6", *TOY)) == 0
     assert (trained / "validations_fine/00000006_0_0.png").is_file()
@@ -106,7 +108,7 @@ def test_a_surface_of_another_kind_trains_within_neus_and_resumes(monkeypatch, t
 
 
 @dataclass(frozen=True)
-class UniformConfig:
+class UniformConfig(EstimatorConfig):
     """The block `model.uniform`."""
 
     n_samples: int = limits(64, at_least=1)
@@ -138,10 +140,31 @@ class UniformEstimator(Estimator):
         )
 
 
+UNIFORM = Component(UniformConfig, lambda conf, generator: UniformEstimator(conf.block("uniform")))
+
+
+def test_the_plan_prints_the_keys_of_the_estimator_that_samples(monkeypatch):
+    monkeypatch.setitem(ESTIMATORS, "uniform", UNIFORM)
+    settings = (f"dataset.data_dir={ROOT}/data/demo", "model.neus_renderer.n_outside=8")
+    rows, models, unused = {}, {}, {}
+    for name in ("neus_renderer", "uniform"):
+        conf = load_config(
+            ROOT / "confs/debug.conf", "", (*settings, f"model.estimator={name}", "model.uniform.n_samples=24")
+        )
+        trainer = trainer_of(conf)
+        plan = with_table(trainer.model.plan, conf.model, conf.train, trainer.model.weights, flat(conf))
+        rows[name], models[name], unused[name] = dict(plan.rows), trainer.model, plan.unused
+        assert conf.model.parameters == sum(v.numel() for n in models[name].networks.values() for v in n.parameters())
+    assert rows["neus_renderer"]["background"].startswith("NeRF: outside the unit sphere [model.neus_renderer.n_out")
+    assert rows["uniform"]["background"].startswith("black") and "nerf" not in models["uniform"].networks
+    assert rows["uniform"]["samples"] == "train.batch_size = 64, model.uniform.n_samples = 24"
+    assert "model.neus_renderer" in unused["uniform"] and "model.neus_renderer" not in unused["neus_renderer"]
+    assert [models[name].level_set.background for name in rows] == ["masks or model.neus_renderer.n_outside", "masks"]
+
+
 @pytest.mark.slow
 def test_an_estimator_of_another_kind_trains_within_neus_and_is_shown(monkeypatch, tmp_path):
-    build = FieldKind(UniformConfig, lambda conf, generator: UniformEstimator(conf.block("uniform")))
-    monkeypatch.setitem(ESTIMATORS, "uniform", build)
+    monkeypatch.setitem(ESTIMATORS, "uniform", UNIFORM)
     settings = (*SHORT[:3], "train.val_freq=6", "train.val_mesh_freq=0", "model.estimator=uniform")
     assert run(tmp_path / "trained", settings=(*settings, "model.uniform.n_samples=24")) == 0
     assert (tmp_path / "trained/validations_fine/00000006_0_0.png").is_file()
@@ -153,7 +176,7 @@ def test_an_estimator_of_another_kind_trains_within_neus_and_is_shown(monkeypatc
 @pytest.mark.slow
 def test_a_surface_of_another_kind_begins_as_fast_neus_wants(monkeypatch):
     """With the radius of the plan."""
-    monkeypatch.setitem(SURFACES, "toy", FieldKind(SphereConfig, Sphere))
+    monkeypatch.setitem(SURFACES, "toy", Component(SphereConfig, Sphere))
     settings = (*OPEN, *FAST, "model.surface=toy", "model.toy.channels=7")
     model = trainer_of(load_config(ROOT / "confs/fast.conf", "demo", settings)).model
     assert model.fields.sdf.radius.item() == pytest.approx(0.3)

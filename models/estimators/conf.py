@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
 
 from data.cameras import SPAN_LENGTH
 from models.config.strict import AUTO, Auto, ConfigError, every, limits, share
@@ -22,24 +22,73 @@ POINTS_SHARE = 1 / 16  # fraction of the samples that are SfM points: at least a
 
 
 @dataclass(frozen=True)
-class HierarchicalConfig:
+class EstimatorConfig:
+    """The block of an estimator of `model.type = neus`. By default it has no networks, and any values are valid.
+
+    `model`, an argument, is the block that contains it.
+    """
+
+    network_blocks: ClassVar[tuple[str, ...]] = ()  # the blocks of `model` of its networks
+    background_key: ClassVar[str] = ""  # its key that adds a background; "" if it has none
+
+    @property
+    def background(self) -> str:
+        """What models the background, for the plan; "" if nothing does."""
+        return ""
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The keys that the plan prints: the numbers of samples."""
+        return tuple(own.name for own in fields(self))
+
+    @property
+    def ray_numbers(self) -> int:
+        """A lower bound of the float32 numbers that a step stores per ray, see structs.RenderOutput."""
+        return 0
+
+    def parameters(self, model: Any) -> int:
+        """Trained parameters of its networks."""
+        return 0
+
+    def check(self, model: Any) -> None:
+        """Raises ConfigError for inconsistent values."""
+
+
+@dataclass(frozen=True)
+class HierarchicalConfig(EstimatorConfig):
     """The block `neus_renderer`: numbers of samples per ray."""
 
+    network_blocks = ("nerf",)
+    background_key = "n_outside"
+    sizes = ("n_samples", "n_importance", "n_outside")
     n_samples: int = limits(at_least=1, at_most=MOST_SAMPLES)
     n_importance: int = limits(at_least=0, at_most=MOST_SAMPLES)
     n_outside: int = limits(at_least=0, at_most=MOST_SAMPLES)
     up_sample_steps: int = limits(at_least=0, at_most=MOST_ROUNDS)
     perturb: float = share()
 
-    def fault(self, count: int) -> str:
-        """Why `count` is invalid as n_importance, which requires n_samples >= 2 and up_sample_steps >= 1; "" if it is
-        valid.
-        """
-        if count > 0 and self.n_samples < 2:
-            return "model.neus_renderer.n_samples = 1: must be at least 2 where n_importance > 0"
-        if count > 0 and self.up_sample_steps < 1:
-            return "model.neus_renderer.up_sample_steps = 0: must be at least 1 where n_importance > 0"
-        return ""
+    @property
+    def background(self) -> str:
+        """The network of NeRF++ outside the unit sphere."""
+        return "NeRF" if self.n_outside > 0 else ""
+
+    @property
+    def ray_numbers(self) -> int:
+        """See `EstimatorConfig`."""
+        return 9 * (self.n_samples + self.n_importance) + self.n_outside
+
+    def parameters(self, model: Any) -> int:
+        """Those of the background."""
+        return model.nerf.parameters if self.n_outside > 0 else 0
+
+    def check(self, model: Any) -> None:
+        """Raises ConfigError where importance sampling or the background is impossible."""
+        if self.n_importance > 0 and self.n_samples < 2:
+            raise ConfigError("model.neus_renderer.n_samples = 1: must be at least 2 where n_importance > 0")
+        if self.n_importance > 0 and self.up_sample_steps < 1:
+            raise ConfigError("model.neus_renderer.up_sample_steps = 0: must be at least 1 where n_importance > 0")
+        if self.n_outside > 0:  # points are (x, y, z, 1) / r
+            model.nerf.check(4, "where neus_renderer.n_outside > 0")
 
 
 @dataclass(frozen=True)

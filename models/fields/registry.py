@@ -27,7 +27,7 @@ from models.fields.conf import (
 
 
 @dataclass(frozen=True)
-class FieldKind:
+class Component:
     """The dataclass of a block, and a constructor of what it selects.
 
     A signed distance is built from (block, generator); its block has `parameters`, the number of trained parameters,
@@ -37,7 +37,7 @@ class FieldKind:
     blocks of colours and radiance fields are those of `fields.conf`: see `ColorConfig.fits`.
     """
 
-    block: type
+    block: type[Any]
     build: Callable[..., Any]
 
 
@@ -64,11 +64,11 @@ def _density_grid(conf: Any, role: str, generator: Any) -> Any:  # both passes o
 
 
 SURFACES = {
-    SDF_NETWORK: FieldKind(SdfConfig, lambda *given: _made("sdf", "SDFNetwork", *given)),
-    SDF_GRID: FieldKind(SdfGridConfig, lambda *given: _made("grids", "SDFGrid", *given)),
+    SDF_NETWORK: Component(SdfConfig, lambda *given: _made("sdf", "SDFNetwork", *given)),
+    SDF_GRID: Component(SdfGridConfig, lambda *given: _made("grids", "SDFGrid", *given)),
 }
 COLORS = {
-    RENDERING_NETWORK: FieldKind(ColorConfig, _rendering_network),
-    COLOR_GRID: FieldKind(ColorGridConfig, _color_grid),
+    RENDERING_NETWORK: Component(ColorConfig, _rendering_network),
+    COLOR_GRID: Component(ColorGridConfig, _color_grid),
 }
-RADIANCE = {NERF: FieldKind(NerfConfig, _nerf), DENSITY_GRID: FieldKind(DensityGridConfig, _density_grid)}
+RADIANCE = {NERF: Component(NerfConfig, _nerf), DENSITY_GRID: Component(DensityGridConfig, _density_grid)}

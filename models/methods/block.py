@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol
 
 from models.config.strict import ConfigError, nearest
 from models.fields.conf import ColorConfig, VarianceConfig
-from models.fields.registry import COLORS, NERF, RADIANCE, RENDERING_NETWORK, SDF_GRID, SDF_NETWORK, SURFACES
+from models.fields.registry import COLORS, RADIANCE, RENDERING_NETWORK, SDF_GRID, SDF_NETWORK, SURFACES
 
 # A parameter with its gradient, its two moments, and the new weight and moments of a step.
 TRAINED_COPIES = 7
@@ -24,17 +24,10 @@ class ModelConfig(Protocol):
     """The block `model`: a frozen dataclass with keys and sub-blocks as fields. Most members have a default."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
-    sampled: ClassVar[str] = ""  # the block whose n_importance `--mode plan` varies, since memory depends on it
     needs_masks: ClassVar[bool] = True  # whether train.mask_weight above 0 is an error for a scene without masks
-    memory_keys: ClassVar[str] = ""  # the keys to lower if one entry of a batch does not fit, for messages
     sees_from_within: ClassVar[bool] = False  # whether cameras may be inside the region of interest
     choices: ClassVar[Mapping[str, Mapping[str, Any]]] = {}  # keys that select a field by the name of its block
     type: str
-
-    @classmethod
-    def unused(cls, block: Mapping[str, Any]) -> set[str]:
-        """Keys of the given block `model` that the selection does not use: they are checked and discarded."""
-        return set()
 
     @classmethod
     def further(cls) -> dict[str, Any]:
@@ -59,6 +52,21 @@ class ModelConfig(Protocol):
     def ray_numbers(self) -> int:
         """A lower bound of the float32 numbers that a step stores per entry of a batch."""
         return 0
+
+    @property
+    def sampled(self) -> str:
+        """The block whose n_importance `--mode plan` varies, since memory depends on it; "" if there is none."""
+        return ""
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The keys below `model` that the plan prints: numbers of samples, or of Gaussians."""
+        return ()
+
+    @property
+    def memory_keys(self) -> str:
+        """The keys to lower if one entry of a batch does not fit, for messages."""
+        return ""
 
     def fitting(self, free: int, size: tuple[int, int]) -> str:
         """A line for `--mode plan`: how much of the model fits `free` bytes for images of (width, height); or ""."""
@@ -133,12 +141,6 @@ class RadianceFieldConfig(ChosenFieldsConfig):
     choices = {"radiance_field": RADIANCE}
     radiance_field: str = DEFAULT  # block of the field, a key of fields.registry.RADIANCE
     rendering_network: ColorConfig | None = None  # the colour network of a density grid
-
-    @classmethod
-    def unused(cls, block: Mapping[str, Any]) -> set[str]:
-        """The network of NeRF has no separate colour network."""
-        name = block.get("radiance_field", DEFAULT)
-        return {RENDERING_NETWORK} if (cls.defaults["radiance_field"] if name == DEFAULT else name) == NERF else set()
 
     def check_fields(self) -> None:
         """Raises ConfigError for an unknown field, and for blocks that do not fit each other."""

@@ -119,7 +119,7 @@ def from_blocks(tree: object) -> ExperimentConfig:
         raise ConfigError(f"model.type = {excerpt(name)}: must be one of {', '.join(METHODS)}")
     block = METHODS[name].block
     further = block.further()
-    names = {field.name for field in fields(block)} - {MORE} - block.unused(blocks.model)
+    names = {field.name for field in fields(block)} - {MORE}
     known = _model_types()
     own, more = dict[str, Any](), dict[str, Any]()
     for key, value in blocks.model.items():

@@ -9,6 +9,7 @@ from typing import Any
 from models.config.strict import AUTO, ConfigError, limits
 from models.estimators.conf import (
     CoarseToFineConfig,
+    EstimatorConfig,
     HierarchicalConfig,
     InsideConfig,
     OpenConfig,
@@ -25,7 +26,7 @@ from models.fields.conf import (
     SdfGridConfig,
     input_width,
 )
-from models.fields.registry import DENSITY_GRID, NERF, RENDERING_NETWORK, SDF_GRID, FieldKind
+from models.fields.registry import DENSITY_GRID, NERF, RENDERING_NETWORK, SDF_GRID, Component
 from models.methods.block import DEFAULT, RadianceFieldConfig, SurfaceConfig
 from models.plan import CONTRACTED, INTERIOR, OBJECT, PLAIN
 from models.rendering.conf import PatchesConfig, PhotographsConfig
@@ -39,7 +40,7 @@ def _build_hierarchical(conf: NeuSConfig, generator: Any) -> Any:
 
 
 # The estimators by the names of their blocks; `build(conf, generator)` takes the block `model`.
-ESTIMATORS = {NEUS_RENDERER: FieldKind(HierarchicalConfig, _build_hierarchical)}
+ESTIMATORS = {NEUS_RENDERER: Component(HierarchicalConfig, _build_hierarchical)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,32 +55,46 @@ class NeuSConfig(SurfaceConfig):
     defaults = {**SurfaceConfig.defaults, "estimator": NEUS_RENDERER}
     choices = {**SurfaceConfig.choices, "estimator": ESTIMATORS}
     estimator: str = DEFAULT  # block of the estimator, a key of ESTIMATORS
-    sampled = "neus_renderer"
-    memory_keys = "model.neus_renderer.n_samples and n_importance"
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
         self.check_fields()
-        if fault := self.neus_renderer.fault(self.neus_renderer.n_importance):
-            raise ConfigError(fault)
-        if self.neus_renderer.n_outside > 0:  # points are (x, y, z, 1) / r
-            self.nerf.check(4, "where neus_renderer.n_outside > 0")
+        self.sampling.check(self)
+
+    @property
+    def sampling(self) -> EstimatorConfig:
+        """The block of the selected estimator."""
+        return self.block(self.estimator)
 
     @property
     def network_blocks(self) -> tuple[str, ...]:
         """The blocks that determine the shapes of the weights."""
-        return ("nerf", *self.field_blocks)
+        return (*self.sampling.network_blocks, *self.field_blocks)
 
     @property
     def parameters(self) -> int:
         """Trained parameters of all networks that the conf builds."""
-        return self.field_parameters + (self.nerf.parameters if self.neus_renderer.n_outside > 0 else 0)
+        return self.field_parameters + self.sampling.parameters(self)
 
     @property
     def ray_numbers(self) -> int:
-        """A lower bound of the float32 numbers that a step stores per ray, see structs.RenderOutput."""
-        renderer = self.neus_renderer
-        return 9 * (renderer.n_samples + renderer.n_importance) + renderer.n_outside
+        """See `EstimatorConfig`."""
+        return self.sampling.ray_numbers
+
+    @property
+    def sampled(self) -> str:
+        """The published estimator, if it is selected."""
+        return NEUS_RENDERER if self.estimator == NEUS_RENDERER else ""
+
+    @property
+    def sizes(self) -> tuple[str, ...]:
+        """The keys of the estimator's block."""
+        return tuple(f"{self.estimator}.{key}" for key in self.sampling.sizes)
+
+    @property
+    def memory_keys(self) -> str:
+        """The same, for messages."""
+        return f"model.{self.estimator}.{', '.join(self.sampling.sizes)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +106,8 @@ class NeRFConfig(RadianceFieldConfig):
     nerf_renderer: CoarseToFineConfig = CoarseToFineConfig()
     type: str = NERF
     sampled = "nerf_renderer"
-    memory_keys = "model.nerf_renderer.n_samples and n_importance"
+    sizes = ("nerf_renderer.n_samples", "nerf_renderer.n_importance")
+    memory_keys = "model.nerf_renderer.n_samples, n_importance"
 
     def check(self) -> None:
         """Raises ConfigError for networks whose inputs are not points (x, y, z) and view directions, and for
@@ -148,6 +164,7 @@ class FastNeuSConfig(OccupancySampled, SurfaceConfig):
     open: OpenConfig = OpenConfig()
     plan: PlanConfig = PlanConfig()
     type: str = FAST_NEUS
+    sizes = ("packed.samples", "packed.first_step", "packed.last_step", "open.samples")
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
@@ -183,6 +200,7 @@ class FastNeRFConfig(OccupancySampled, RadianceFieldConfig):
     radiance: RadianceConfig = RadianceConfig()
     photographs: PhotographsConfig = PhotographsConfig()
     type: str = FAST_NERF
+    sizes = ("radiance.samples", "radiance.first_step", "radiance.last_step")
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""

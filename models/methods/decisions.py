@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from models.config.blocks import TrainConfig
+from models.fields.registry import NERF, RENDERING_NETWORK
 from models.methods.block import ModelConfig
-from models.methods.confs import FastNeRFConfig, NeRFConfig, NeuSConfig
+from models.methods.confs import ESTIMATORS, FastNeRFConfig, NeRFConfig, NeuSConfig
 from models.methods.gaussians.conf import GaussiansConfig
 from models.plan import (
     GIVEN,
@@ -33,16 +34,19 @@ def decide_plain(conf: ModelConfig, train: TrainConfig, measured: Measurements, 
 
 
 def decide_neus(conf: NeuSConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
-    """NeuS with dense samples, as published: what it trains follows from its keys."""
-    plan, sdf = decide_plain(conf, train, measured, before), conf.block(conf.surface)
-    count, key = conf.neus_renderer.n_outside, "model.neus_renderer.n_outside"
+    """NeuS, as published or with another estimator: what it trains follows from its keys."""
+    plan, sdf, samples = decide_plain(conf, train, measured, before), conf.block(conf.surface), conf.sampling
+    if samples.background:
+        key = f"model.{conf.estimator}.{samples.background_key}"
+        plan = replace(plan, background=Decision(samples.background, "outside the unit sphere", key))
+    others = {name: kind.block for name, kind in ESTIMATORS.items() if name != conf.estimator}
     is_inverted = getattr(sdf, "inside_outside", False)
     keys = {name: f"model.{conf.surface}.{name}" if hasattr(sdf, name) else "" for name in ("inside_outside", "bias")}
     return replace(
         plan,
         region=Decision(INTERIOR if is_inverted else OBJECT, "", keys["inside_outside"]),
-        background=Decision("NeRF", "outside the unit sphere", key) if count > 0 else plan.background,
         start=Decision("sphere", "", keys["bias"]),
+        unused=[f"model.{key}" for name, block in others.items() for key in (name, *block.network_blocks)],
     )
 
 
@@ -51,6 +55,8 @@ def decide_nerf(
 ) -> TrainingPlan:
     """A radiance field."""
     plan = decide_plain(conf, train, measured, before)
+    if conf.radiance_field == NERF:  # it has no separate colour network
+        plan = replace(plan, unused=[f"model.{RENDERING_NETWORK}"])
     if isinstance(conf, NeRFConfig):
         return plan
     pruning = Decision(conf.radiance.prune_from, "", "model.radiance.prune_from")

@@ -42,7 +42,6 @@ class PackedSurfaceModel(SurfaceModel):
     """A surface sampled in occupied cells, with additional losses."""
 
     type = FAST_NEUS
-    background_keys = "masks"
     estimator: SurfaceEstimator
 
     def __init__(

@@ -31,7 +31,7 @@ class SurfaceModel(VolumeModel):
     """A surface as the zero level set of a signed distance."""
 
     objective = surface_loss
-    background_keys = "masks or model.neus_renderer.n_outside"  # that model what is behind the surface
+    background_keys = "masks"  # the keys that model what is behind the surface, for messages
     fields: SurfaceFields
 
     def cos_anneal_ratio(self, step: int) -> float:
@@ -139,7 +139,10 @@ def build(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator, 
         color=COLORS[conf.color].build(conf, generator),
         sharpness=SingleVarianceNetwork(conf.variance_network),
     )
-    return NeuSModel(fields, ESTIMATORS[conf.estimator].build(conf, generator), train, plan)
+    model = NeuSModel(fields, ESTIMATORS[conf.estimator].build(conf, generator), train, plan)
+    if key := conf.sampling.background_key:
+        model.background_keys = f"masks or model.{conf.estimator}.{key}"
+    return model
 
 
 def build_hierarchical(conf: NeuSConfig, generator: np.random.Generator) -> HierarchicalEstimator:

@@ -9,12 +9,7 @@ from typing import Any
 from models.config.blocks import TrainConfig
 from models.config.hocon import base_values, same
 from models.methods.block import ModelConfig
-from models.plan import (
-    DEPTH_MAPS,
-    SCORED_FROM,
-    Decision,
-    TrainingPlan,
-)
+from models.plan import DEPTH_MAPS, SCORED_FROM, Decision, TrainingPlan
 
 NO_RETURN = f"no return: no checkpoint from step {SCORED_FROM} on before the end [train.save_freq]"
 COLLAPSE = "back to the best checkpoint when scored views stay worse for two checkpoints [train.save_freq]"
@@ -22,18 +17,6 @@ COLLAPSE = "back to the best checkpoint when scored views stay worse for two che
 # Keys besides its weight that have no effect unless a loss is used.
 OF_LOSSES = {"model.patches": "patches", "train.patches_from": "patches", "model.photographs.exposure_rate": "exposure"}
 WEIGHT = "_weight"  # end of the keys of weights
-# The sizes of a step, of all methods.
-SAMPLES = (
-    "train.batch_size",
-    *(f"model.neus_renderer.{name}" for name in ("n_samples", "n_importance", "n_outside")),
-    *(f"model.nerf_renderer.{name}" for name in ("n_samples", "n_importance")),
-    *(
-        f"model.{block}.{name}"
-        for block in ("packed", "open", "radiance")
-        for name in ("samples", "first_step", "last_step")
-    ),
-    *(f"model.gaussians.{name}" for name in ("first", "most")),
-)
 
 
 def with_table(
@@ -57,15 +40,13 @@ def with_table(
     idle += [key for key, value in values.items() if key.endswith(WEIGHT) and key not in keys and value]
     unused = [one for one in idle if any(_within(key, [one]) for key in changed)]
     rows = [(name, getattr(plan, name).text()) for name in ("masks", "region", "background", "start")]
+    sizes = ["train.batch_size", *(f"model.{key}" for key in conf.sizes if not _within(f"model.{key}", plan.unused))]
     first = "of the depth maps first, then " if plan.start.value == DEPTH_MAPS and not plan.points.is_forced else ""
     rows += [
         ("points", first + plan.points.text()),
         ("losses", _losses(weights)),
         ("schedules", _schedules(plan, train, values)),
-        (
-            "samples",
-            ", ".join(f"{key} = {values[key]}" for key in SAMPLES if key in values and not _within(key, plan.unused)),
-        ),
+        ("samples", ", ".join(f"{key} = {values[key]}" for key in sizes)),
         ("exposure", replace(plan.exposure, value="learned" if plan.exposure.value else "not learned").text()),
         ("collapse", COLLAPSE if train.save_freq and train.end_iter >= SCORED_FROM else NO_RETURN),
     ]

@@ -47,6 +47,7 @@ class GaussiansConfig(ModelConfig):
     type: str = GAUSSIANS
     needs_masks = False  # masks are used if there are any
     sees_from_within = True  # Gaussians are projected into each camera
+    sizes = ("gaussians.first", "gaussians.most")
     memory_keys = "model.gaussians.most"
 
     def check(self) -> None:

@@ -42,7 +42,9 @@ def names(paths):
 
 
 @pytest.mark.parametrize(
-    "name", ["{}_mask.png", "{}.jpg.mask.png", "{}.mask.png", "{}-MASK.jpg", "{}.jpg.png", "{}.png"]
+    "name",
+    ["{}_mask.png", "{}.jpg.mask.png", "{}.mask.png", "{}-MASK.jpg", "{}.jpg.png", "{}.png"]
+    + ["mask_{}.png", "{} matte.png", "{}_masks.png", "{}m.png"],
 )
 def test_masks_beside_photographs_are_masks(tmp_path, name):
     for number in range(3):
@@ -62,18 +64,18 @@ def test_masks_of_some_photographs_are_named_and_not_used(tmp_path):
     found = find_photographs(tmp_path)
     note = "2_mask.png: masks of 1 photographs, not used, as 0.jpg, 1.jpg and 3.jpg have none"
     assert masks_beside(tmp_path, found) == ("", (note,))
-    with pytest.raises(UserError, match=r"3 of 4 photographs have no mask, the first is 0\.jpg: it has no transparent"):
+    with pytest.raises(UserError, match=r"3 of 4 photographs have no mask, the first is 0\.jpg: it has no alpha"):
         masks_of(tmp_path, found)
 
 
 def test_a_folder_of_masks_among_the_photographs_is_used(tmp_path):
-    (tmp_path / "masks").mkdir()
+    (tmp_path / "Masks").mkdir()
     for number in range(3):
         save(tmp_path / f"{number}.jpg", number)
-        write_image(tmp_path / "masks" / f"{number}.png", DISC)
+        write_image(tmp_path / "Masks" / f"{number}.png", DISC)
     found = find_photographs(tmp_path)
-    assert masks_beside(tmp_path, found)[0] == str(tmp_path / "masks") and notes_of(tmp_path, found.paths) == []
-    (tmp_path / "masks" / "1.png").unlink()
+    assert masks_beside(tmp_path, found)[0] == str(tmp_path / "Masks") and notes_of(tmp_path, found.paths) == []
+    (tmp_path / "Masks" / "1.png").unlink()
     assert "not used, as 1.jpg have none" in masks_beside(tmp_path, found)[1][0]
 
 
@@ -86,10 +88,19 @@ def test_alpha_channels_are_masks_if_most_photographs_have_transparent_pixels(tm
     assert masks_of(tmp_path, found) == found.paths
     assert np.array_equal(read_mask(found.paths[0], (30, 20), found.paths[0]), DISC)
     assert not hides_nothing(found.paths)
-    for number in range(2):
-        save(tmp_path / f"{number}.png", number, alpha=np.full_like(DISC, 255))
+    save(tmp_path / "0.png", 0, alpha=np.full_like(DISC, 255))  # the object fills it
+    assert masks_beside(tmp_path, found)[0] == str(tmp_path) and masks_of(tmp_path, found) == found.paths
+    save(tmp_path / "1.png", 1, alpha=np.full_like(DISC, 255))
     folder, note = masks_beside(tmp_path, find_photographs(tmp_path))
     assert folder == "" and note[0].startswith("alpha channels of 1 of 3") and note[0].endswith("not used as masks")
+
+
+@pytest.mark.parametrize("alpha", [np.zeros_like(DISC), np.full_like(DISC, 255)], ids=["nothing", "all but corners"])
+def test_alpha_channels_that_cut_out_nothing_are_no_masks(tmp_path, alpha):
+    alpha[::19, ::29] = 0
+    for number in range(3):
+        save(tmp_path / f"{number}.png", number, alpha=alpha)
+    assert masks_beside(tmp_path, find_photographs(tmp_path)) == ("", ())
 
 
 def test_cut_out_photographs_without_cameras_are_named_as_the_cause(tmp_path, monkeypatch):
@@ -119,6 +130,21 @@ def test_of_the_files_of_a_shot_one_is_used(tmp_path):
     for number in range(4):
         Image.fromarray(picture(40, 60, number)).save(tmp_path / f"img_{number}.PNG")  # the others are previews
     assert names(find_photographs(tmp_path).paths) == [f"img_{number}.PNG" for number in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [("IMG_{} (1).jpg", 90), ("Copy of IMG_{}.png", 90), ("IMG_E{}.jpg", 90), ("IMG_{}-preview1.jpg", 40)],
+)
+def test_copies_and_previews_of_a_photograph_are_left_out(tmp_path, name, size):
+    for number in range(3):
+        whole = Image.fromarray(picture(4, 6, number)).resize((90, 60), Image.Resampling.BILINEAR)
+        whole.save(tmp_path / f"IMG_{number}.jpg")
+        whole.resize((size, 2 * size // 3), Image.Resampling.BOX).save(tmp_path / name.format(number))
+    save(tmp_path / "IMG_2_2.jpg", 9)  # another one
+    found = find_photographs(tmp_path)
+    assert names(found.paths) == ["IMG_0.jpg", "IMG_1.jpg", "IMG_2.jpg", "IMG_2_2.jpg"]
+    assert found.notes[0].startswith("3 further files of the same shots are left out")
 
 
 def test_a_cut_out_beside_its_photograph_is_its_mask(tmp_path):

@@ -80,8 +80,9 @@ def spelled_below(folder: Path, name: str) -> Path | None:
 
 
 def masks_folder(folder: Path) -> Path | None:
-    """masks/ or mask/ of a scene folder; None without any."""
-    return next((folder / name for name in MASK_FOLDERS if (folder / name).is_dir()), None)
+    """masks/ or mask/ of a scene folder, in any letter case; None without any."""
+    named = {entry.name.lower(): entry for entry in folder.iterdir() if entry.is_dir()}
+    return next((named[name] for name in MASK_FOLDERS if name in named), None)
 
 
 def mask_stems(photograph: Path) -> list[str]:

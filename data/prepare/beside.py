@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
+import cv2
 import numpy as np
 from PIL import Image
 
 from data.errors import DamagedError, UserError, listed, read_by_library
 from data.io.files import open_input
 from data.io.headers import TIFF_SIGNATURES, tiff_page
-from data.io.images import alpha_of, image_size, is_black_and_white, is_transparent, natural_key, read_image, rgb_of
+from data.io.images import (
+    HALF,
+    alpha_of,
+    image_size,
+    is_black_and_white,
+    is_transparent,
+    natural_key,
+    read_image,
+    rgb_of,
+)
 from data.io.named_files import mask_files, mask_stems, masks_folder
 from data.pixels import eight_bits
-from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, find_images, hdr_note
+from data.prepare.masks import LEAST_COVER, MOST_COVER
+from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, find_images, hdr_note, read_source_image
 
 PREFERRED = (".jpg", ".jpeg", *HEIC_SUFFIXES, ".webp", ".tif", ".tiff", ".png")  # of files of equal size
 COLOURLESS = 16  # levels between the channels of a mask, which JPEG's compression causes
+SMALL, SAME_SHOT = (32, 32), 0.97  # pixels at which files of a shot are compared, and their least correlation
+EDITED = re.compile(r"^img_e(?=[0-9])")
 LEAST_SEEN = 2.0  # levels: standard deviation of what transparent pixels hide, if they hide anything
 
 
@@ -41,7 +55,8 @@ def find_photographs(source: Path) -> Photographs:
     named = {path: [by_stem[stem] for stem in mask_stems(path)[:-1] if stem in by_stem] for path in images}
     masks = {path: found[0] for path, found in named.items() if found}
     rest, shots, twins = [path for path in images if path not in masks.values()], list[Path](), list[Path]()
-    for _, same in groupby(sorted(rest, key=_shot), key=_shot):
+    shot = {path: _shot(path, by_stem) for path in rest}
+    for _, same in groupby(sorted(rest, key=shot.__getitem__), key=shot.__getitem__):
         files = sorted(same, key=_preference)
         drawn = [path for path in files if len(files) > 1 and _is_mask(path)]
         if drawn and drawn != files:
@@ -58,15 +73,32 @@ def find_photographs(source: Path) -> Photographs:
     return Photographs(sorted(shots, key=natural_key), masks, (note,) if twins else ())
 
 
-def _shot(path: Path) -> str:
-    return path.stem.lower()
+def _shot(path: Path, by_stem: Mapping[str, Path]) -> str:
+    """The stem of an image or, of its mask or copy such as mask_IMG_1, "IMG_1 (2)" or IMG_1-preview, that of it.
+
+    by_stem: all images. A copy shows the same; iPhones name edited ones IMG_E1.
+    """
+    own = path.stem.lower()
+    name = EDITED.sub("img_", own)
+    within = (stem for stem in by_stem if stem != own and stem in name)
+    parts = [stem for stem in within if re.search(rf"(?<![0-9a-z]){re.escape(stem)}(?![0-9])", name)]
+    if parts and _is_mask(path):
+        return max(parts, key=len)
+    return next((stem for stem in sorted(parts, key=len) if _likeness(path, by_stem[stem]) >= SAME_SHOT), own)
 
 
-def _preference(path: Path) -> tuple[int, int, str]:
+def _likeness(*paths: Path) -> float:
+    """The correlation of two images at a small size."""
+    images = [eight_bits(rgb_of(read_source_image(path))) for path in paths]
+    small = [cv2.resize(image, SMALL, interpolation=cv2.INTER_AREA) for image in images]
+    return float(np.corrcoef(np.reshape(small, (len(small), -1)))[0, 1])
+
+
+def _preference(path: Path) -> tuple[int, int, int, str]:
     """The largest file of a shot first; the header of HEIC is not read."""
     suffix = path.suffix.lower()
     width, height = (0, 0) if suffix in HEIC_SUFFIXES else image_size(path)
-    return -width * height, PREFERRED.index(suffix), path.name
+    return -width * height, PREFERRED.index(suffix), len(path.name), path.name
 
 
 def _is_mask(path: Path) -> bool:
@@ -96,7 +128,7 @@ def masks_beside(source: Path, found: Photographs) -> tuple[str, tuple[str, ...]
         return str(folder), (f"{folder}: its masks are used",)
     n_cut = sum(map(is_cut_out, found.paths))
     what = f"alpha channels of {n_cut} of {count} photographs have transparent pixels"
-    if 2 * n_cut > count:
+    if 2 * n_cut > count and all(map(_has_alpha, found.paths)):
         return str(source), (f"{what}: used as masks",)
     return "", ((f"{what}: not used as masks",) if n_cut else ())
 
@@ -106,18 +138,19 @@ def masks_of(source: Path, found: Photographs) -> list[Path]:
 
     Raises UserError if one has none.
     """
-    lack = [path for path in found.paths if path not in found.masks and not is_cut_out(path)]
+    lack = [path for path in found.paths if path not in found.masks and not _has_alpha(path)]
     if lack:
         raise UserError(
             f"--masks {source}: {len(lack)} of {len(found.paths)} photographs have no mask, the first is "
-            f"{lack[0].name}: it has no transparent pixels, and there is no {lack[0].stem}_mask.png"
+            f"{lack[0].name}: it has no alpha channel, and there is no {lack[0].stem}_mask.png"
         )
     return [found.masks.get(path, path) for path in found.paths]
 
 
 def is_cut_out(path: Path) -> bool:
-    """Whether a photograph has transparent pixels; only an image with an alpha channel is decoded."""
-    return _has_alpha(path) and is_transparent(read_image(path))
+    """Whether the alpha channel of a photograph may be its mask; only an image with one is decoded."""
+    alpha = alpha_of(read_image(path)) if _has_alpha(path) else None
+    return alpha is not None and bool(LEAST_COVER <= np.mean(alpha > HALF) <= MOST_COVER)
 
 
 def _has_alpha(path: Path) -> bool:

@@ -125,7 +125,7 @@ def _is_image_name(path: Path) -> bool:
 def _inner_folders(folder: Path) -> list[str]:
     """The names of subfolders with images, but masks."""
     suffixes = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES, *OTHER_SUFFIXES)
-    inner = [path for path in _entries(folder) if os.path.isdir(path) and path.name not in MASK_FOLDERS]
+    inner = [path for path in _entries(folder) if os.path.isdir(path) and path.name.lower() not in MASK_FOLDERS]
     return [path.name for path in inner if any(file.suffix.lower() in suffixes for file in _files(path))]
 
 

@@ -236,19 +236,22 @@ def test_cropped_photographs_are_named_and_have_cameras_of_their_own(tmp_path):
 
 
 def test_a_watermark_is_left_out_of_matching(tmp_path):
-    paths, rng = [tmp_path / f"{number}.png" for number in range(12)], np.random.default_rng(0)
-    for path in paths:
+    paths, rng = [tmp_path / f"{number}.png" for number in range(22)], np.random.default_rng(0)
+    sizes = [(320, 240) if number % 2 else (240, 320) for number in range(22)]
+    for path, size in zip(paths, sizes, strict=True):
         pixels = rng.integers(0, 256, (12, 16, 3)).astype(np.uint8)
-        write_image(path, cv2.resize(pixels, (320, 240), interpolation=cv2.INTER_CUBIC))
-    assert not write_overlay(tmp_path, paths, (320, 240)) and overlay_note(tmp_path) == []
-    for path in paths:
-        pixels = read_image(path)
-        marked = cv2.putText(pixels.copy(), "SAMPLE", (180, 220), cv2.FONT_HERSHEY_SIMPLEX, 1.0, (255, 255, 255), 2)
+        write_image(path, cv2.resize(pixels, size, interpolation=cv2.INTER_CUBIC))
+    assert not write_overlay(tmp_path, paths, sizes) and overlay_note(tmp_path) == []
+    for path, (width, height) in zip(paths, sizes, strict=True):
+        pixels, place = read_image(path), (width - 140, height - 20)
+        marked = cv2.putText(pixels.copy(), "SAMPLE", place, cv2.FONT_HERSHEY_SIMPLEX, 1.0, (255, 255, 255), 2)
         write_image(path, cv2.addWeighted(marked, 0.7, pixels, 0.3, 0))
-    assert write_overlay(tmp_path, paths, (320, 240))
-    mask = read_image(tmp_path / "overlay.png")[..., 0]
-    assert (mask[:180] == 255).all() and (mask[:, :160] == 255).all() and (mask[200:220, 182:300] == 0).mean() > 0.7
-    assert "is equal in all photographs (x 1" in overlay_note(tmp_path)[0]
+    assert write_overlay(tmp_path, paths, sizes)
+    for path, (width, height) in zip(paths, sizes, strict=True):
+        mask = read_image(tmp_path / "overlay" / f"{path.name}.png")[..., 0]
+        assert (mask[: height - 60] == 0).mean() < 0.01 and (mask[:, : width - 160] == 0).mean() < 0.01
+        assert (mask[height - 40 : height - 20, width - 138 : width - 20] == 0).mean() > 0.7
+    assert "is equal in all photographs (x " in overlay_note(tmp_path)[0]
 
 
 @pytest.mark.parametrize("wide", [0, 8])

@@ -111,9 +111,9 @@ def _match(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
     remove(work / OVERLAY)
     count = match_features(work, frames, is_sequence)
     sides = {frame.name: max(frame.width, frame.height) for frame in frames}
-    images, sizes = [work / IMAGES / frame.name for frame in frames], {(frame.width, frame.height) for frame in frames}
-    is_still = len(sizes) == 1 and share_of_still_pairs(work / DATABASE, sides) >= SOME_STILL
-    if not is_still or not write_overlay(work, images, sizes.pop()):
+    images, sizes = [work / IMAGES / frame.name for frame in frames], [(frame.width, frame.height) for frame in frames]
+    is_still = share_of_still_pairs(work / DATABASE, sides) >= SOME_STILL
+    if not is_still or not write_overlay(work, images, sizes):
         return count
     remove((work / DATABASE).parent)
     find_features(work, groups(frames), _whole(work))
@@ -122,7 +122,7 @@ def _match(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
 
 def _whole(work: Path) -> Source:
     """The features of whole images, without an overlay."""
-    return replace(WHOLE, masks=OVERLAY) if (work / OVERLAY).is_file() else WHOLE
+    return replace(WHOLE, masks=OVERLAY) if (work / OVERLAY).is_dir() else WHOLE
 
 
 def _for_masks(found: dict[str, Any], masks: str) -> dict[str, Any]:

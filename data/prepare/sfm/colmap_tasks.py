@@ -66,8 +66,7 @@ def extract(
 ) -> None:
     """Extract the features of all images that are not in the database yet.
 
-    `masks`: a folder with NAME.png for each image, or a PNG for all, outside of which there are no features; "" for
-    whole images.
+    `masks`: a folder with NAME.png for each image, outside of which there are no features; "" for whole images.
     `is_fine`: at full size, with the first octave.
     `cameras`: for each camera the names of its images, their longer side in pixels, and the parameters of CAMERA_MODEL
     ("" if unknown).
@@ -80,8 +79,7 @@ def extract(
         missing = [name for name in names if name not in known]
         if not missing:
             continue
-        reader = pycolmap.ImageReaderOptions(camera_model=CAMERA_MODEL, camera_params=parameters)
-        setattr(reader, "camera_mask_path" if masks.endswith(".png") else "mask_path", masks)
+        reader = pycolmap.ImageReaderOptions(camera_model=CAMERA_MODEL, camera_params=parameters, mask_path=masks)
         shared = next((known[name] for name in names if name in known), None)
         if shared is not None:
             reader.existing_camera_id = shared

@@ -150,13 +150,24 @@ def photos(tmp_path, monkeypatch):
 def test_each_kind_that_is_left_out_is_named(photos):
     (photos / "more").mkdir()
     (photos / "empty").mkdir()
-    for name in ("IMG_2.HEIC", "IMG_1.heic", "b.gif", "c.BMP", "notes.txt", ".hidden.gif", "more/d.JPG"):
+    for name in (
+        "IMG_2.HEIC",
+        "IMG_1.heic",
+        "b.gif",
+        "c.BMP",
+        "notes.txt",
+        ".hidden.gif",
+        "more/d.JPG",
+        "0.CR2",
+        "1.HEIC",
+    ):
         (photos / name).write_bytes(b"x")
     (photos / "gone.jpg").symlink_to("nowhere.jpg")
     (photos / "loop.png").symlink_to("loop.png")
     os.mkfifo(photos / "pipe.jpg")
     assert [path.name for path in sources.find_images(photos)] == ["0.png", "1.png", "2.png"]
     expected = [
+        "0.CR2 and 1.HEIC: left out, of the same shots",
         "IMG_1.heic and IMG_2.HEIC: HEIC, left out; run `pip install -r requirements-heic.txt`",
         "b.gif and c.BMP: left out, neither PNG, JPEG, WebP nor TIFF",
         "gone.jpg, loop.png and pipe.jpg: left out, a broken link",

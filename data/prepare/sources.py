@@ -83,11 +83,15 @@ def find_images(source: Path) -> list[Path]:
 def left_out(folder: Path) -> list[str]:
     """A note for each kind of entry that may be an image and is not used."""
     files = _files(folder)
-    heic = [] if has_heic() else [path.name for path in files if path.suffix.lower() in HEIC_SUFFIXES]
-    others = [path.name for path in files if path.suffix.lower() in OTHER_SUFFIXES]
+    used = {path.stem.lower() for path in files if path.suffix.lower() in IMAGE_SUFFIXES}
+    unread = [path for path in files if path.suffix.lower() in (OTHER_SUFFIXES if has_heic() else UNREAD_SUFFIXES)]
+    same = [path.name for path in unread if path.stem.lower() in used]
+    heic = [path.name for path in unread if path.suffix.lower() in HEIC_SUFFIXES and path.name not in same]
+    others = [path.name for path in unread if path.name not in (*same, *heic)]
     broken = [path.name for path in _entries(folder) if _is_image_name(path) and path not in files]
     inner = _inner_folders(folder)
     notes = {
+        f"{listed(same)}: left out, of the same shots as other files": same,
         f"{listed(heic)}: HEIC, left out; {HEIC_ADVICE}, or save them as JPEG": heic,
         f"{listed(others)}: left out, neither PNG, JPEG, WebP nor TIFF; save them as JPEG": others,
         f"{listed(broken)}: left out, a broken link or not a file": broken,

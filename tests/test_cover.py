@@ -109,7 +109,8 @@ def test_thin_walls_are_tested_by_points_on_both_sides(scene):
     inner.invert()
     wall = trimesh.util.concatenate([outer, inner])
     on_outer, on_inner = (mesh.sample(2000, seed=0) for mesh in (outer, inner))
-    for points, tested in ((on_inner, 0.0), (np.concatenate([on_inner, on_outer]), 1.0)):
+    between = trimesh.creation.icosphere(4, 0.475).sample(2000, seed=0) * np.linspace(0.99, 1.01, 2000)[:, None]
+    for points, tested in ((on_inner, 0.0), (np.concatenate([on_inner, on_outer]), 1.0), (between, 0.0)):
         found = figures(wall, scene, points)
         assert found["thin_area"] > 0.95 and found["thin_tested"] == pytest.approx(tested, abs=0.1)
         said = [line for line in trust(found) if "thin walls become thicker, do not measure" in line]

@@ -133,6 +133,25 @@ def test_surroundings_tell_sides_apart_in_any_order():
             assert (pair.names in wrong) == (away > np.pi / 2), pair.names
 
 
+@pytest.mark.parametrize("folds", [2, 3])
+def test_sides_that_nothing_separates_are_suspected_where_cameras_are_on_one_side(folds):
+    """Photographs in no order, none on another one, before a plain ground."""
+    rng = np.random.default_rng(3)
+    angles = 2 * np.pi * (np.arange(COUNT) + rng.uniform(-0.4, 0.4, COUNT)) / COUNT
+    rng.shuffle(angles)
+    places = [
+        np.array([np.cos(angles), np.sin(angles), np.full(COUNT, 0.3)]).T
+        for angles in (angles, angles % (2 * np.pi / folds))
+    ]
+    right, collapsed = [np.array([look_at(3 * place) for place in at]) for at in places]
+    pairs = matched(right, folds)
+    model = model_of(collapsed)
+    torn, wrong = twins(model, pairs, mapping.agreement(model, pairs))
+    assert len(torn) > LEAST_TORN and wrong == []
+    model = model_of(right)
+    assert twins(model, pairs, mapping.agreement(model, pairs)) == ([], [])
+
+
 def test_right_cameras_and_a_second_lap_are_not_suspected():
     for folds in (1, 2):
         poses = ring(COUNT)

@@ -83,7 +83,7 @@ def _thin_walls(
 ) -> tuple[float, float]:
     """The fraction of samples [S, 3] on walls thinner than THIN, and of these with points [P, 3] near both sides.
 
-    A point is on the side of a wall whose surface is nearer.
+    A point in the middle half of a wall is near neither side: the wall is thicker than what it shows.
     """
     thin = np.flatnonzero(thickness < THIN)
     if not len(thin):
@@ -92,7 +92,8 @@ def _thin_walls(
     distances, nearest = cKDTree(points).query(middles, k=range(1, 1 + min(NEIGHBOURS, len(points))))
     height = np.sum((points[nearest] - middles[:, None]) * normals[thin][:, None], axis=2)
     is_near = distances <= SUPPORT_RADIUS + 0.5 * thickness[thin, None]
-    both = (is_near & (height > 0)).any(axis=1) & (is_near & (height < 0)).any(axis=1)
+    middle = 0.25 * thickness[thin, None]
+    both = (is_near & (height > middle)).any(axis=1) & (is_near & (height < -middle)).any(axis=1)
     return len(thin) / len(samples), float(both.mean())
 
 

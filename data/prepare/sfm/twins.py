@@ -26,6 +26,7 @@ LEAST_TRACE = 1.0 + 2.0 * np.cos(np.radians(40.0))
 # points in cells of the other one that have this share of the points: they show different surroundings.
 SAME_SIDE, CELLS, LEAST_IN_CELL, LEAST_UNSEEN = 25.0, 8, 6, 0.25  # degrees, along each side of the image, points, share
 LEAST_SURE = 3  # images that see a point
+ONE_SIDE = 0.5  # of `_one_sidedness`: images that could continue around an object
 Names = tuple[str, str]
 
 
@@ -33,7 +34,8 @@ def twins(model: Any, pairs: Sequence[Matched], agreeing: Mapping[Names, int]) -
     """The pairs of images that show that sides were put on each other, and those whose matches do it.
 
     agreeing: of `mapping.agreement`, 0 for pairs that contradict the cameras. The names are in the order of the images.
-    Both are empty if nothing shows it.
+    Both are empty if nothing shows it; the latter where it is only suspected: cameras on one side of an object, and
+    matches that lead on around it.
     """
     posed = sorted((image for image in model.images.values() if image.has_pose), key=lambda image: image.name)
     number = {image.name: index for index, image in enumerate(posed)}
@@ -45,15 +47,43 @@ def twins(model: Any, pairs: Sequence[Matched], agreeing: Mapping[Names, int]) -
     if (far := seam_length(apart)) is not None:
         ends = [(names, number[names[0]], number[names[1]]) for names in wrong]
         torn = [names for names, one, other in ends if abs(one - other) <= BESIDE and apart[one, other] > far]
-        return (torn, _contradicting(model, pairs, agreeing, ())) if len(torn) >= LEAST_TORN else ([], [])
+        if len(torn) >= LEAST_TORN:
+            return torn, _contradicting(model, pairs, agreeing, ())
+        if (np.diagonal(apart, 1) <= far).all():
+            return [], []
     if len(wrong) < max(LEAST_TORN, LEAST_CONTRADICTED * len(strong)):
         return [], []
     limit = ON_EACH_OTHER * np.median(np.sort(apart, axis=1)[:, FIFTH])
     doubles = {names for names in strong if apart[number[names[0]], number[names[1]]] < limit}
     doubles |= _other_surroundings(model, posed, [names for names in strong if agreeing[names]])
-    if len({name for names in doubles for name in names}) < LEAST_DOUBLES * len(posed):
-        return [], []
-    return wrong, _contradicting(model, pairs, agreeing, doubles)
+    if len({name for names in doubles for name in names}) >= LEAST_DOUBLES * len(posed):
+        return wrong, _contradicting(model, pairs, agreeing, doubles)
+    turned = _turned(model, [pair for pair in pairs if pair.names in wrong])
+    is_suspected = len(turned) >= max(LEAST_TORN, LEAST_CONTRADICTED * len(strong)) and _one_sidedness(posed) > ONE_SIDE
+    return turned if is_suspected else [], []
+
+
+def _turned(model: Any, pairs: Sequence[Matched]) -> list[Names]:
+    """The pairs of images whose matches alone give another rotation than the model."""
+    by_name = {image.name: image for image in model.images.values()}
+    turned = []
+    for pair in pairs:
+        images = by_name[pair.names[0]], by_name[pair.names[1]]
+        alone, own = (_turn(model, pair, images, is_agreeing) for is_agreeing in (False, True))
+        if alone is not None and own is not None and np.trace(alone.T @ own) < LEAST_TRACE:
+            turned.append(pair.names)
+    return turned
+
+
+def _one_sidedness(posed: Sequence[Any]) -> float:
+    """The length of the mean horizontal view of images: 0 of a ring, 0.64 of its half, 1 in one direction."""
+    axes = np.array([image.cam_from_world().rotation.matrix() for image in posed])
+    up = -axes[:, 1].mean(axis=0)
+    up /= np.maximum(np.linalg.norm(up), np.finfo(float).tiny)
+    level = axes[:, 2] - np.outer(axes[:, 2] @ up, up)
+    return float(
+        np.linalg.norm(level.sum(axis=0)) / np.maximum(np.linalg.norm(level, axis=1).sum(), np.finfo(float).tiny)
+    )
 
 
 def _contradicting(

@@ -1,6 +1,7 @@
 """Lenses that are not what was assumed: several of one size, focal lengths of EXIF that are wrong, no points."""
 
 import contextlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,19 +17,21 @@ IMAGES, SIZE = 12, (1024, 768)
 
 
 @pytest.fixture
-def work(tmp_path):
-    """A work folder with exact matches of images by one camera."""
+def work(tmp_path, monkeypatch):
+    """A work folder with exact matches of images by one camera; a relative path, as that of a case."""
+    monkeypatch.chdir(tmp_path)
+    work = Path("scene")
     pycolmap.set_random_seed(0)
     options = pycolmap.SyntheticDatasetOptions(
         num_rigs=1, num_cameras_per_rig=1, num_frames_per_rig=IMAGES, num_points3D=200
     )
     options.camera_width, options.camera_height = SIZE
     options.camera_model_id, options.camera_params = pycolmap.CameraModelId.SIMPLE_RADIAL, [1200.0, 512.0, 384.0, 0.0]
-    (tmp_path / "database").mkdir()
-    (tmp_path / stages.IMAGES).mkdir()
-    with contextlib.closing(pycolmap.Database.open(str(tmp_path / stages.DATABASE))) as opened:
+    (work / "database").mkdir(parents=True)
+    (work / stages.IMAGES).mkdir()
+    with contextlib.closing(pycolmap.Database.open(str(work / stages.DATABASE))) as opened:
         pycolmap.synthesize_dataset(options, opened)
-    return tmp_path
+    return work
 
 
 def zoom(work, factors):

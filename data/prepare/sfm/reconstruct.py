@@ -121,7 +121,7 @@ def _with_other_lenses(
         words, given = proposed.pop(0)
         further = _further(work, source, f"lenses{attempt}", is_optional=_is_usable(found))
         apart(work, further, lenses.give_lenses, str(work / further.database), given)
-        again = mapped(work, frames, further, str((work / further.database).parent / MODELS))
+        again = mapped(work, frames, further, str(Path(further.database).parent / MODELS))
         errors = [one["models"][0]["error"] if _is_usable(one) else math.inf for one in (found, again)]
         if errors[1] >= errors[0] or (_is_usable(found) and again["score"] <= found["score"]):
             continue
@@ -143,7 +143,7 @@ def _without_twins(
         return source, found
     further = _further(work, source, "twins")
     matches.forget_pairs(work / further.database, found["wrong"])
-    again = mapped(work, frames, further, str((work / further.database).parent / MODELS))
+    again = mapped(work, frames, further, str(Path(further.database).parent / MODELS))
     least = LEAST_WITHOUT_TWINS * len(found["models"][0]["names"])
     if again["torn"] or not _is_usable(again) or len(again["models"][0]["names"]) < least:
         return source, found
@@ -177,7 +177,7 @@ def _with_more(
     find_features(work, groups(frames), replace(further, is_fine=True))
     pairs = [(names[i], names[j]) for i, j in matches.all_pairs(len(names))]
     match_pairs(work, further, [pair for pair in pairs if not set(left).isdisjoint(pair)])
-    again = mapped(work, frames, further, str((work / further.database).parent / MODELS))
+    again = mapped(work, frames, further, str(Path(further.database).parent / MODELS))
     if len(left_out(again, frames)) >= len(left):
         return source, found
     _used(work, further)

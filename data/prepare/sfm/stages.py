@@ -95,7 +95,7 @@ def pairs_to_match(database: Path, names: Sequence[str], is_sequence: bool) -> l
 
 
 def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> dict[str, Any]:
-    """The result of `mapping.reconstruct`, with the models in the folder `models`; UserError if the camera stood."""
+    """The result of `mapping.reconstruct`, with the models in work/`models`; raises UserError if the camera stood."""
     with phase("mapping"), Bar("mapping", len(frames)) as bar:
         found = apart(
             work,

@@ -62,10 +62,27 @@ FLAG_MEANINGS = {
         "validate_mesh：文件中向上的轴（默认：.glb、.obj 和 .usdz 为 y，其他为 z）；evaluate：其他程序写的 --mesh 和 "
         "--gt 的向上轴"
     ),
-    "validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, .stl "
-    "or .glb (default: it is extracted)": (
-        "validate_mesh、evaluate：要上色（不需要检查点）或要评测的网格，.ply、.obj、.stl 或 .glb，"
-        "坐标系由 --frame 决定（默认：重新提取）"
+    "validate_mesh, evaluate, inspect: mesh in --frame to colour (without a checkpoint), to evaluate or to compare, "
+    ".ply, .obj, .stl or .glb (default: it is extracted; inspect: result/mesh.ply)": (
+        "validate_mesh、evaluate、inspect：要上色（不需要检查点）、要评测或要比较的网格，.ply、.obj、.stl 或 .glb，"
+        "坐标系由 --frame 决定（默认：重新提取；inspect：result/mesh.ply）"
+    ),
+    "prepare, reconstruct: earlier case, or scene folder, whose rig of cameras took the photographs; they belong "
+    "together by names, else by order": (
+        "prepare、reconstruct：先前的场景名或场景文件夹，照片由同一组固定相机拍摄；照片与相机按文件名对应，否则按顺序"
+    ),
+    "inspect: only measure the deviation of the mesh from this one, such as a CAD model, after rigid registration: "
+    "inspect/deviation.ply, .png and .json": (
+        "inspect：只测量网格与这个网格（例如 CAD 模型）的偏差，先做刚性配准；写出 inspect/deviation.ply、.png 和 .json"
+    ),
+    "inspect --compare: the reference is in the world frame; do not register": (
+        "inspect --compare：参考网格已在世界坐标系中，不配准"
+    ),
+    "inspect --compare: unit of the reference, if the scale is known (default: mm for .stl, else m)": (
+        "inspect --compare：尺度已知时参考网格的单位（默认：.stl 为 mm，其他为 m）"
+    ),
+    "inspect --compare: in mm, or units of the scene without scale (default: 0.005 of the extent of the reference)": (
+        "inspect --compare：公差，单位毫米，没有尺度时为场景单位（默认：参考网格尺寸的 0.5 %）"
     ),
     "world frame of the cameras, unit-sphere frame, or map grid of reference.json minus its offset; validate_mesh: "
     "of the output; evaluate: of --mesh, --gt, --tau and --points (default: world)": (

@@ -21,6 +21,7 @@ COLOURS = VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
 # every camera and take a minute.
 NETWORK = "network"
 COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"  # --show
+UNITS = "mm", "m"  # --unit
 TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
 ORBIT = "orbit"  # --path
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
@@ -61,6 +62,7 @@ class PreparationRequest:
     marker: float | None = limits(None, above=0)  # side of ArUco or AprilTag markers, metres
     scale: Sequence[str] = ()  # the words of --scale
     is_panorama: bool = False  # all photographs are equirectangular
+    cameras: str = ""  # earlier case whose cameras took them; "" for none
     overwrite: bool = False  # replace an existing scene
 
 
@@ -124,6 +126,16 @@ class VideoRequest:
     level: int | None = limits(None, at_least=1, at_most=MAX_INT)
     output: Path | None = None  # .mp4, or a folder of PNGs; None: render/<step>_<path>.mp4
     mesh: MeshRequest = MeshRequest(PUBLISHED_RESOLUTION, is_refined=True, clean=PIECES)  # if one of OF_MESH is shown
+
+
+@dataclass(frozen=True)
+class DeviationRequest:
+    """Options of the comparison of a mesh with a reference."""
+
+    reference: Path
+    unit: str | None = limits(None, one_of=UNITS)  # of the reference; None: mm for .stl, else m
+    in_place: bool = False  # it is in the world frame, and not registered
+    tolerance: float | None = limits(None, above=0)  # mm, or units of the scene if its scale is not known
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from data.prepare.frames import (
     remarks,
     require_no_mask_files,
 )
+from data.prepare.given_cameras import GivenCameras, checked, in_frame_of, place, read_given
 from data.prepare.masks import Cut, cut_of
 from data.prepare.metric import Known, lengths_of
 from data.prepare.sfm import stages as sfm
@@ -60,6 +61,7 @@ class Request:
     cameras_outside: bool = False  # of the region, as `dataset.camera_outside_sphere`
     known: Known = field(default_factory=Known)  # of the scene's size
     is_panorama: bool = False  # all images are equirectangular, also without a tag
+    cameras: str = ""  # folder of an earlier case, or its name beside `target`, whose cameras took the images; "": none
 
 
 def prepare(request: Request, say: Say) -> bool:
@@ -79,6 +81,13 @@ def prepare(request: Request, say: Say) -> bool:
         if not request.masks and request.images.is_dir() and not is_whole:
             folder, notes = masks_beside(request.images, found)
             request, found = replace(request, masks=folder), replace(found, notes=(*found.notes, *notes))
+        given = None
+        if request.cameras:
+            if is_whole or not request.images.is_dir():
+                raise UserError(
+                    f"--cameras {request.cameras}: needs a folder of photographs, no video and no panoramas"
+                )
+            given = read_given(request.cameras, request.target.parent, WORK)
         mask_paths = _check_masks(request, found)
         if request.masks == "box" or mask_paths:
             require_no_mask_files(sources, request.is_panorama, request.masks)
@@ -86,7 +95,7 @@ def prepare(request: Request, say: Say) -> bool:
         products.require_apart(request.images, request.masks, request.target, WORK)
         products.require_no_links(request.target / WORK)
         with products.only_one(request.target / WORK):
-            steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths, boxes), say)
+            steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths, boxes, given), say)
             steps.require_own(OUTPUTS)
             if _is_finished(request, steps, say):
                 return False
@@ -95,7 +104,7 @@ def prepare(request: Request, say: Say) -> bool:
                 say(note)
             cut = cut_of(request.masks, boxes, bool(request.roi))
             try:
-                _prepare(request, found, mask_paths, cut, steps, say)
+                _prepare(request, found, mask_paths, cut, given, steps, say)
             except WorkError:
                 raise
             except UserError:
@@ -109,7 +118,13 @@ def prepare(request: Request, say: Say) -> bool:
 
 
 def _prepare(
-    request: Request, found: Photographs, mask_paths: Sequence[Path], cut: Cut | None, steps: Steps, say: Say
+    request: Request,
+    found: Photographs,
+    mask_paths: Sequence[Path],
+    cut: Cut | None,
+    given: GivenCameras | None,
+    steps: Steps,
+    say: Say,
 ) -> None:
     """Run all steps that are not complete. Notes on the photographs are logged, and recorded in the scene."""
     sources = found.paths
@@ -125,7 +140,11 @@ def _prepare(
         write = partial(_write_masks, request.masks, steps.folder, frames, sources, mask_paths)
         steps.run(Step("masks", write, (sfm.MASKS,)))
     try:
-        model = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
+        if given is None:
+            model = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
+        else:
+            model = steps.run(Step("cameras", partial(place, steps.folder, frames, given), (sfm.MODELS,)))
+            say(model["notes"][0])
     except WorkError:
         raise
     except UserError as error:
@@ -149,7 +168,12 @@ def _prepare(
             roi=request.roi,
             notes=[*notes, *overlay_note(steps.folder)],
         )
-        written = products.write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world)
+        check = None
+        if given is not None:
+            check = partial(checked, given=given)
+            if given.frame is not None and request.known == Known():
+                world = partial(in_frame_of, given=given, notes=[*notes, *model["notes"]])
+        written = products.write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world, check)
         return {"notes": written, "files": noted(request.target, products.made_here(steps.folder, request.target))}
 
     for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
@@ -157,7 +181,11 @@ def _prepare(
 
 
 def _inputs(
-    request: Request, sources: Sequence[Path], mask_paths: Sequence[Path], boxes: Mapping[str, np.ndarray]
+    request: Request,
+    sources: Sequence[Path],
+    mask_paths: Sequence[Path],
+    boxes: Mapping[str, np.ndarray],
+    given: GivenCameras | None,
 ) -> dict[str, object]:
     """The inputs of each step, in the order of the steps."""
     drawn = [[name, box.tolist()] for name, box in boxes.items()]
@@ -171,7 +199,7 @@ def _inputs(
         ],
         "features": [],
         "matches": [is_video],
-        "cameras": [],
+        "cameras": [] if given is None else given.numbers(),
         "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
         FINISHED: [
             request.roi,

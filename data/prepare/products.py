@@ -24,6 +24,7 @@ from data.io.headers import ImageError
 from data.io.images import IMAGE_SUFFIXES, read_image, write_image
 from data.io.lock import FileLock
 from data.parsed_scene import MASK_HALF, ParsedScene, WorldFrame
+from data.prepare.adjust import triangulated
 from data.prepare.frames import Frame
 from data.prepare.inspection.overview import overview
 from data.prepare.masks import LEAST_COVER, METHODS, MOST_COVER, Cut
@@ -74,27 +75,30 @@ def write_scene(
     cameras_outside: bool,
     cut: Cut | None,
     world: Callable[[ParsedScene], ParsedScene],
+    check: Callable[[Scene], str] | None = None,
 ) -> list[str]:
     """Undistort the images and write the scene folder; returns notes for the log.
 
     `world` turns the world frame upright and scales it. `cut` adds masks that need cameras; with `cameras_outside` the
-    region is shrunk until no camera is inside. Raises UserError if the region or these masks fail, or writing fails.
+    region is shrunk until no camera is inside. `check` gives a note on the scene. Raises UserError if the region, these
+    masks or the check fail, or writing fails.
     """
     conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, cameras_outside, roi=roi)
     parsed = world(replace(read_colmap(work, conf), name=target.resolve().name, notes=()))
     with np.errstate(all="ignore"):  # overflow is detected by the checks of the result
-        scene = check_scene(preprocess(parsed, parsed.images, conf), cameras_outside)
+        scene = check_scene(preprocess(parsed, parsed.images, conf, find_points=triangulated), cameras_outside)
     called = {frame.name: frame.source for frame in frames}
     scene = replace(scene, image_names=tuple(called[name] for name in scene.image_names))
     if cut is not None:
         scene = cut(scene)
+    checks = [] if check is None else [check(scene)]
     fresh = work / FRESH
     remove(fresh)
     write_neus_scene(fresh, scene)
     if scene.masks is not None:
         write_image(fresh / MASK_SHEET, contact_sheet(scene.images, scene.masks))
     write_image(fresh / OVERVIEW, overview(scene))
-    return [*scene.notes, *_frame_notes(scene.frame), *_mask_notes(scene), *_put(work, target)]
+    return [*scene.notes, *checks, *_frame_notes(scene.frame), *_mask_notes(scene), *_put(work, target)]
 
 
 def _frame_notes(frame: WorldFrame | None) -> list[str]:

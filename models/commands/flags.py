@@ -19,6 +19,7 @@ from models.requests import (
     PUBLISHED_RESOLUTION,
     SHOWN,
     TEXTURE_SIZE,
+    DeviationRequest,
     EvaluationRequest,
     ImageRequest,
     MeshRequest,
@@ -81,8 +82,8 @@ HELP = {
     "--colour": "validate_mesh: colours from the photographs (default: vertex, if the format supports it; texture for "
     ".usdz)",
     "--texture_size": f"validate_mesh: texels per side of the texture (default: {TEXTURE_SIZE})",
-    "--mesh": "validate_mesh, evaluate: mesh in --frame to colour (without a checkpoint) or to evaluate, .ply, .obj, "
-    ".stl or .glb (default: it is extracted)",
+    "--mesh": "validate_mesh, evaluate, inspect: mesh in --frame to colour (without a checkpoint), to evaluate or to "
+    "compare, .ply, .obj, .stl or .glb (default: it is extracted; inspect: result/mesh.ply)",
     "--output": "output file. validate_mesh: .ply, .obj, .glb, .stl, .usdz or .3mf (default: meshes/<step>.ply, .glb "
     "with a texture). render: .mp4, or a folder for PNGs (default: in render/). compare: .html (default: compare.html "
     "in the first experiment)",
@@ -99,6 +100,12 @@ HELP = {
     "--tau": "evaluate: threshold of the F-score, in units of --frame (default: 0.01 radii of the region of interest)",
     "--measure": "inspect: only print the distance of two points of the world frame, `x y z, x y z`, with the error of "
     "the scale",
+    "--compare": "inspect: only measure the deviation of the mesh from this one, such as a CAD model, after rigid "
+    "registration: inspect/deviation.ply, .png and .json",
+    "--in_place": "inspect --compare: the reference is in the world frame; do not register",
+    "--unit": "inspect --compare: unit of the reference, if the scale is known (default: mm for .stl, else m)",
+    "--tolerance": "inspect --compare: in mm, or units of the scene without scale (default: 0.005 of the extent of the "
+    "reference)",
     "--points": "evaluate: SfM points in --frame, .ply (default: those of the scene)",
     "--protocol": "evaluate: the published DTU protocol, in millimetres; requires --dtu",
     "--dtu": "evaluate: folder with ObsMask/ and Points/stl/",
@@ -111,6 +118,8 @@ HELP = {
     "--box": "prepare, reconstruct: with --masks box, a rectangle around the object: left, top, right, bottom in "
     "pixels; may be repeated; more are read from boxes.json",
     "--marker": "prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale",
+    "--cameras": "prepare, reconstruct: earlier case, or scene folder, whose rig of cameras took the photographs; "
+    "they belong together by names, else by order",
     "--scale": "prepare, reconstruct: known lengths in metres, between two points of the world frame, `x y z x y z "
     "LENGTH`, or in the pixels of two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`",
     "--panorama": "prepare, reconstruct: photographs or frames are equirectangular panoramas and are cut into "
@@ -201,6 +210,12 @@ CHECKPOINT = flag("--checkpoint", EXPERIMENT, type=Path, metavar="FILE")
 CASES = flag("--cases", EXPERIMENT, "", metavar="A,B,C")
 EXPERIMENTS = flag("--experiments", EXPERIMENT, "", type=Path, nargs="+", metavar="EXP")
 MEASURE = flag("--measure", OUTPUT, metavar='"X Y Z, X Y Z"')
+DEVIATION = (
+    flag("--compare", OUTPUT, dest="reference", type=Path, metavar="FILE"),
+    flag("--in_place", OUTPUT, action="store_true"),
+    flag("--unit", OUTPUT, choices=requests.UNITS),
+    flag("--tolerance", OUTPUT, type=value_of(DeviationRequest, "tolerance"), metavar="X"),
+)
 LANGUAGE = flag("--language", OUTPUT, choices=requests.LANGUAGES)
 VIEWER = (
     flag("--view", OUTPUT, "; --mode view shows a trained model", action="store_true"),
@@ -257,6 +272,7 @@ PHOTOGRAPHS = (
     flag("--box", PREPARATION, "", dest="boxes", nargs=5, action="append", default=[], metavar=BOX),
     flag("--marker", PREPARATION, "", type=value_of(PreparationRequest, "marker"), metavar="SIDE"),
     flag("--scale", PREPARATION, "", nargs="+", metavar="VALUE"),
+    flag("--cameras", PREPARATION, "", default="", metavar="CASE"),
     flag("--panorama", PREPARATION, "", dest="is_panorama", action="store_true"),
     flag("--frames", PREPARATION, type=value_of(PreparationRequest, "frames"), default=DEFAULT_FRAMES, metavar="N"),
 )
@@ -275,7 +291,7 @@ OF_MODE: dict[str, tuple[Flag, ...]] = {
     "view": (CHECKPOINT, *VIEWER),
     "prepare": (OVERWRITE, *PHOTOGRAPHS),
     "reconstruct": (MINUTES, OVERWRITE, *PHOTOGRAPHS, *MESH, LANGUAGE),
-    "inspect": (MEASURE, *VIEWER),
+    "inspect": (MEASURE, *DEVIATION, MESH_FILE, *VIEWER),
     "plan": (),
     "doctor": (),
 }

@@ -109,6 +109,7 @@ def prepare(
     marker: float | None = None,
     scale: Sequence[str] = (),
     is_panorama: bool = False,
+    cameras: str = "",
     overwrite: bool = False,
 ) -> bool:
     """Estimate the cameras of photographs, and write the scene folder `dataset.data_dir`.
@@ -118,6 +119,7 @@ def prepare(
         masks: a folder of masks, "colorkey", "grabcut", "box" (with `boxes` of name, left, top, right, bottom in
             pixels) or "rembg"; "" for none.
         marker: side of ArUco or AprilTag markers in metres. `scale`: the words of --scale. Both give the unit.
+        cameras: an earlier case, or a scene folder, of the same rig of cameras; "" to estimate them.
         overwrite: replace an existing scene.
     Returns:
         False if the scene was complete already. An interrupted preparation is continued.
@@ -129,7 +131,9 @@ def prepare(
     from data.prepare.products import OVERVIEW
 
     target, images = Path(conf.dataset.data_dir), Path(images)
-    checks.require_preparation(PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, overwrite))
+    checks.require_preparation(
+        PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, cameras, overwrite)
+    )
     request = Request(
         images=images,
         target=target,
@@ -141,6 +145,7 @@ def prepare(
         cameras_outside=conf.dataset.camera_outside_sphere,
         known=Known(marker, tuple(scale)),
         is_panorama=is_panorama,
+        cameras=cameras,
     )
     is_new = prepare_scene(request, say)
     say(f"check {target / OVERVIEW}: the sphere must contain the object")

@@ -59,6 +59,7 @@ def reconstruct(
     marker: float | None = None,
     scale: Sequence[str] = (),
     is_panorama: bool = False,
+    cameras: str = "",
     mesh: MeshRequest = DELIVERED,
     evaluation: EvaluationRequest = REFERENCES,
     overwrite: bool = False,
@@ -70,7 +71,7 @@ def reconstruct(
     """From photographs to a coloured mesh, images and metrics. An interrupted reconstruction is continued.
 
     Args:
-        images: a folder of photographs, or a video. `masks` to `is_panorama`: as for `prepare`.
+        images: a folder of photographs, or a video. `masks` to `cameras`: as for `prepare`.
         minutes: of the whole call. "auto": until doubling the steps hardly improves the PSNR, at most 10. None: those
             of an existing reconstruction, else "auto".
         conf: file, `case` and `overrides` as for `read_conf`; without `case`, the name of the photographs.
@@ -84,7 +85,7 @@ def reconstruct(
     """
     from models.commands.reconstruction import Work, run
 
-    preparation = PreparationRequest(Path(images), masks, frames, boxes, marker, scale, is_panorama, overwrite)
+    preparation = PreparationRequest(Path(images), masks, frames, boxes, marker, scale, is_panorama, cameras, overwrite)
     require_preparation(preparation)
     photographs = {name: value for name, value in vars(preparation).items() if name != "overwrite"}
     if not case:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError
-from data.io.files import require_place
+from data.io.files import make_folder, require_place
 from data.io.streams import say
 from models.commands import functions
 from models.commands.command import (
@@ -43,6 +43,7 @@ from models.commands.model_modes import (
 from models.config.program import FAST, find_conf
 from models.machine.ranks import joined
 from models.mesh.output import require_valid
+from models.requests import DeviationRequest
 from models.results import request_checks as checks
 from models.results.trained import choose_device
 
@@ -103,7 +104,7 @@ def check_prepare(values: argparse.Namespace) -> None:
 
 def preparation(values: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `functions.prepare` besides the conf."""
-    names = ("images", "masks", "frames", "boxes", "marker", "scale", "is_panorama", "overwrite")
+    names = ("images", "masks", "frames", "boxes", "marker", "scale", "is_panorama", "cameras", "overwrite")
     return {name: getattr(values, name) for name in names} | {"scale": values.scale or ()}
 
 
@@ -141,6 +142,8 @@ def run_inspect(arguments: Arguments, conf: ExperimentConfig) -> int:
             points = parse_points(arguments.values.measure)
             say(distance_text(points, functions.load_scene(conf).frame))
             return EXIT_DONE
+        if arguments.values.reference is not None:
+            return _run_deviation(arguments.values, conf)
         functions.inspect(conf)
         scene = functions.load_scene(conf)
     if arguments.values.view:
@@ -148,6 +151,20 @@ def run_inspect(arguments: Arguments, conf: ExperimentConfig) -> int:
 
         keys, place = viewer_keys(arguments, conf), viewer_place(arguments)
         look_at_scene(scene, keys, conf.dataset.downscale, place, say)
+    return EXIT_DONE
+
+
+def _run_deviation(values: argparse.Namespace, conf: ExperimentConfig) -> int:
+    """Print the deviation of the mesh from a reference, and write its map."""
+    from data.prepare.load import parse_scene
+    from models.results.deviation import OUTPUTS, compare
+    from models.results.experiment import results_folder
+    from models.results.report.reconstruction import HEALTH_FOLDER, MESH, RESULT
+
+    folder, options = results_folder(conf), (values.reference, values.unit, values.in_place, values.tolerance)
+    mesh, frame = values.mesh_file or folder / RESULT / MESH, parse_scene(conf.dataset).frame
+    say(*compare(DeviationRequest(*options), mesh, frame, make_folder(folder, HEALTH_FOLDER)).lines())
+    say(f"written: {folder / HEALTH_FOLDER}: {', '.join(OUTPUTS)}")
     return EXIT_DONE
 
 

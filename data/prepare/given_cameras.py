@@ -1,0 +1,189 @@
+"""Cameras of an earlier case for photographs of another object by the same rig, and their check.
+
+The new photographs need no features: poses and lenses are those of the earlier ones of the same names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from data.cameras import PIXEL_CENTRE, similarity
+from data.errors import INVALID, SceneError, UserError, listed, listed_views
+from data.io.files import write_result
+from data.io.images import image_size
+from data.io.untrusted import read_object
+from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame, transformed
+from data.prepare.frames import SAME_ASPECT, Frame
+from data.prepare.inspection.checks import GOOD_AGREEMENT
+from data.prepare.inspection.epipolar import FAIR_DISTANCE, median_distance, pair_distances, worst_views
+from data.prepare.sfm.stages import MODELS
+from data.scenes.config import DatasetConfig
+from data.scenes.frustum import Cameras
+from data.scenes.readers import READERS, recognise
+from data.scenes.readers.colmap import read_colmap
+from data.scenes.readers.neus import CAMERA_FILE
+from data.scenes.scene import Scene
+from data.scenes.undistort import resized
+from data.scenes.visual_hull import masked_views, visual_hull
+
+SEVERAL = 3  # masks that can contradict each other
+LEAST_OF_MEDIAN = 0.9  # of the agreement of masks with their hull, for the mask of each camera: a zoom by 5 % has less
+
+
+@dataclass(frozen=True, eq=False)
+class GivenCameras:
+    """The cameras of an earlier case in its world frame."""
+
+    folder: Path
+    images: dict[str, PosedImage]  # by the stem of the photograph's name in lower case, in the order of the case
+    frame: WorldFrame | None  # None: neither up nor the unit is known
+
+    def numbers(self) -> list[object]:
+        """All of them, as JSON values."""
+        lenses = [[image.lens.intrinsics.tolist(), list(image.lens.distortion)] for image in self.images.values()]
+        poses = [image.c2w.tolist() for image in self.images.values()]
+        return [list(self.images), poses, lenses]
+
+
+def read_given(name: str, beside: Path, work: str) -> GivenCameras:
+    """The cameras of the scene folder `name`, or of the case of that name in the folder `beside`.
+
+    A scene that `--mode prepare` wrote has undistorted photographs; the lenses are then those of its work folder
+    `work`. Raises UserError if there is no scene, or its files are damaged.
+    """
+    folder = Path(name) if Path(name).is_dir() else beside / name
+    if not folder.is_dir():
+        raise UserError(f"--cameras {name}: is no folder, and no case in {beside}; name an earlier case or its folder")
+    conf = DatasetConfig(str(folder), CAMERA_FILE, CAMERA_FILE)
+    parsed = READERS[recognise(folder)].read(folder, conf)
+    photographs = {} if parsed.frame is None else parsed.frame.photographs
+    called = {photographs.get(image.path.name, image.path.name): image for image in parsed.images}
+    if parsed.frame is not None:
+        called = _distorted(folder / work, called, conf)
+    by_stem = {Path(source).stem.lower(): image for source, image in called.items()}
+    if len(by_stem) < len(called):
+        raise UserError(f"--cameras {name}: photographs of {folder} differ only in their suffixes; rename them")
+    return GivenCameras(folder, by_stem, parsed.frame)
+
+
+def _distorted(work: Path, undistorted: dict[str, PosedImage], conf: DatasetConfig) -> dict[str, PosedImage]:
+    """The images of the work folder by photograph, with their lenses, in the world frame of the `undistorted` ones."""
+    try:
+        rows = read_object(work / "photographs.json")["result"]
+        sources = {str(row["name"]): str(row["source"]) for row in rows}
+        model = read_colmap(work, conf)
+        named = {sources[image.path.name]: image for image in model.images}
+    except (SceneError, *INVALID, OSError) as error:
+        raise UserError(
+            f"{work}: is damaged or missing, which has the lenses of the photographs; prepare {work.parent} again"
+        ) from error
+    common = sorted(named.keys() & undistorted.keys())
+    turn, scale, shift = similarity(
+        *(np.array([one[key].c2w[:3, 3] for key in common]) for one in (named, undistorted))
+    )
+    change = np.eye(4)
+    change[:3, :3], change[:3, 3] = scale * turn, shift
+    kept = replace(model, images=tuple(named[key] for key in common))
+    return dict(zip(common, transformed(kept, change, WorldFrame("")).images, strict=True))
+
+
+def place(work: Path, frames: Sequence[Frame], given: GivenCameras) -> dict[str, Any]:
+    """Write a COLMAP model with the given camera of each frame to the work folder; returns it as `map_images` does.
+
+    Photographs and cameras belong together by name, else by order. Raises UserError if a photograph has no camera, or
+    one of another shape.
+    """
+    stems = [Path(frame.source).stem.lower() for frame in frames]
+    without = [frame.source for frame, stem in zip(frames, stems, strict=True) if stem not in given.images]
+    note = f"cameras: those of {given.folder}, by the names of the photographs"
+    if len(without) == len(frames) == len(given.images):
+        stems = list(given.images)
+        note = f"cameras: those of {given.folder}, in the order of the photographs, whose names are others"
+    elif without:
+        raise UserError(
+            f"--cameras {given.folder}: has no camera for {len(without)} of {len(frames)} photographs: "
+            f"{listed(without)}; name each as the earlier photograph of its camera ({listed(list(given.images))})"
+        )
+    cameras, images = ["# CAMERA_ID MODEL WIDTH HEIGHT PARAMS"], ["# IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME"]
+    for number, (frame, stem) in enumerate(zip(frames, stems, strict=True), 1):
+        image = given.images[stem]
+        cameras.append(f"{number} {_camera_line(_fitted(image, frame, given), (frame.width, frame.height))}")
+        w2c = np.linalg.inv(image.c2w)
+        turn = np.roll(Rotation.from_matrix(w2c[:3, :3]).as_quat(), 1)
+        images += [
+            " ".join([str(number), *map(repr, [*turn.tolist(), *w2c[:3, 3].tolist()]), str(number), frame.name]),
+            "",
+        ]
+    for name, rows in (("cameras", cameras), ("images", images)):
+        write_result(work / MODELS / "0" / f"{name}.txt", ("\n".join(rows) + "\n").encode())
+    names = [frame.source for frame in frames]
+    return {"names": names, "notes": [note], "remarks": [note]}
+
+
+def _fitted(image: PosedImage, frame: Frame, given: GivenCameras) -> Lens:
+    """The lens for the size of the frame; raises UserError for another aspect ratio."""
+    size = image.lens.size or image.size or image_size(image.path)
+    if abs(size[0] * frame.height / (size[1] * frame.width) - 1) > SAME_ASPECT:
+        raise UserError(
+            f"--cameras {given.folder}: the camera of {frame.source} has {size[0]}x{size[1]} pixels, and the photo "
+            f"{frame.width}x{frame.height}, another shape; do not crop or turn it, or estimate the cameras anew"
+        )
+    new = (frame.width, frame.height)
+    return replace(image.lens, intrinsics=resized(image.lens.intrinsics, size, new), size=new)
+
+
+def _camera_line(lens: Lens, size: tuple[int, int]) -> str:
+    """Model, size and parameters of a lens in COLMAP's order."""
+    model, rest = lens.colmap_model, lens.distortion
+    if not model and lens.is_fisheye:
+        model, rest = "OPENCV_FISHEYE", (*rest, *[0.0] * (4 - len(rest)))
+    elif not model:
+        model, rest = ("FULL_OPENCV", (*rest, *[0.0] * (8 - len(rest)))) if rest else ("PINHOLE", rest)
+    matrix = lens.intrinsics
+    centre = matrix[:2, 2] + PIXEL_CENTRE
+    return " ".join(
+        [model, *map(str, size), *map(repr, [float(matrix[0, 0]), float(matrix[1, 1]), *centre.tolist(), *rest])]
+    )
+
+
+def in_frame_of(parsed: ParsedScene, given: GivenCameras, notes: Sequence[str]) -> ParsedScene:
+    """The placed cameras with the world frame of the earlier case, whose `frame` is known."""
+    frame = given.frame or WorldFrame("")
+    source = f"{frame.scale_source}, of {given.folder.name}" if frame.is_metric else ""
+    kept = WorldFrame(frame.up_source, source, frame.scale_error, notes=tuple(notes))
+    return replace(parsed, frame=kept)
+
+
+def checked(scene: Scene, given: GivenCameras) -> str:
+    """How well the new photographs fit the given cameras, as a note.
+
+    Raises UserError if matches or masks contradict them, as with another lens.
+    """
+    pairs, tried = pair_distances(scene)
+    pixels = median_distance(pairs, tried)
+    wrong, figures = worst_views(pairs, FAIR_DISTANCE), list[str]()
+    if pixels is not None:
+        figures.append(f"matches are {pixels:.2f} pixels from their epipolar lines (images reduced to 640)")
+    if scene.masks is not None:
+        sizes = np.array([scene.size(view) for view in range(scene.n_views)])
+        views = masked_views(Cameras(scene.intrinsics, scene.c2w, sizes), scene.masks)
+        hull = visual_hull(views) if len(views.views) >= SEVERAL else None
+        if hull is None or np.median(hull.agreement) < GOOD_AGREEMENT:
+            wrong = np.arange(scene.n_views)
+        else:
+            wrong = np.union1d(wrong, hull.views[hull.agreement < LEAST_OF_MEDIAN * np.median(hull.agreement)])
+        least = "bound no common volume" if hull is None else f"overlap their visual hull by {hull.agreement.min():.0%}"
+        figures.append(f"masks {least}" if hull is None else f"masks {least} or more")
+    if len(wrong) or (pixels is not None and pixels > FAIR_DISTANCE):
+        named = listed_views(wrong, scene.photographs) if len(wrong) else "all"
+        raise UserError(
+            f"--cameras {given.folder}: does not fit the photographs {named}: {', '.join(figures)}; a lens was changed "
+            "or a camera moved: leave --cameras out, or calibrate again"
+        )
+    return f"given cameras: {', '.join(figures) or 'not checked, as there are no matches and no masks'}"

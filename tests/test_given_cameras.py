@@ -1,0 +1,77 @@
+"""--cameras: photographs of a new object by the rig of an earlier case need no features; another lens is refused."""
+
+import shutil
+
+import numpy as np
+from preparations import forbid, lines_of, read, refuse
+from synthetic_scene import draw_sphere, save, write_scene
+
+SIZE = (96, 128)  # height, width
+
+
+def photograph(folder, scene, zoomed=None, size=SIZE):
+    """A smaller ball of one colour by the cameras of a scene, one of which may be `zoomed`, with masks."""
+    for index, pose in enumerate(scene.c2w):
+        zoom = np.diag([1.2, 1.2, 1.0]) if index == zoomed else np.eye(3)
+        centred = scene.intrinsics.copy()
+        centred[:2] = (zoom @ centred)[:2]
+        centred[:2, 2] = scene.intrinsics[:2, 2]
+        _, hit = draw_sphere(centred, pose, *size, 0.4)
+        save(folder / "photos" / f"{index:03d}.png", np.where(hit[..., None], 200, 40).astype(np.uint8).repeat(3, 2))
+        save(folder / "given" / f"{index:03d}.png", (hit * 255).astype(np.uint8))
+    return {"cameras": "earlier", "masks": str(folder / "given")}
+
+
+def relative(poses):
+    """What does not depend on the world frame: the first camera's view of the others, in units of their distance."""
+    found = np.linalg.inv(poses[0]) @ poses
+    found[:, :3, 3] /= np.linalg.norm(found[1, :3, 3])
+    return found
+
+
+def test_a_rig_photographs_an_object_without_features(tmp_path, monkeypatch):
+    scene = write_scene(tmp_path / "earlier", n_views=10, size=SIZE)
+    forbid(monkeypatch, "find_features", "match_features", "map_images")
+    said = lines_of(tmp_path, **photograph(tmp_path, scene))
+    written = read(tmp_path / "scene")
+    assert np.allclose(relative(written.c2w), relative(scene.c2w), atol=1e-6)
+    assert np.allclose(written.intrinsics, scene.intrinsics, atol=1e-4)
+    assert any("by the names of the photographs" in line for line in said)
+    assert any(line.startswith("given cameras: masks overlap their visual hull by") for line in said)
+    assert np.median(np.linalg.norm(written.c2w[:, :3, 3], axis=1)) > 1  # the region follows the new object
+
+
+def test_photographs_of_other_names_are_matched_by_order(tmp_path):
+    scene = write_scene(tmp_path / "earlier", n_views=4, size=SIZE)
+    options = photograph(tmp_path, scene)
+    for kind in ("photos", "given"):
+        for path in sorted((tmp_path / kind).iterdir()):
+            path.rename(path.with_name(f"new_{path.name}"))
+    assert any("in the order of the photographs" in line for line in lines_of(tmp_path, **options))
+    assert np.allclose(relative(read(tmp_path / "scene").c2w), relative(scene.c2w), atol=1e-6)
+    (tmp_path / "photos/new_003.png").rename(tmp_path / "photos/002.png")
+    (tmp_path / "given/new_003.png").rename(tmp_path / "given/002.png")
+    refuse("has no camera for 3 of 4 photographs: new_000.png", tmp_path, **options, overwrite=True)
+
+
+def test_a_changed_lens_and_unusable_cameras_are_refused(tmp_path):
+    scene = write_scene(tmp_path / "earlier", n_views=10, size=SIZE)
+    refuse(r"view 3 \(003.png\): masks overlap .* by \d+% or more; a lens", tmp_path, **photograph(tmp_path, scene, 3))
+    assert not (tmp_path / "scene/cameras_sphere.npz").exists()
+    options = photograph(tmp_path, scene, size=(96, 96))
+    refuse("has 128x96 pixels, and the photo 96x96, another shape", tmp_path, **options)
+    refuse("is no folder, and no case in", tmp_path, **{**options, "cameras": "nothing"})
+    refuse("needs a folder of photographs, no video", tmp_path, **{**options, "is_panorama": True, "masks": ""})
+
+
+def test_cameras_of_a_prepared_case_are_those_of_its_photographs(copied_scene):
+    lines_of(copied_scene, target=copied_scene / "second", cameras="scene")
+    before, again = read(copied_scene / "scene"), read(copied_scene / "second")
+    assert again.photographs == before.photographs and again.frame.up_source == before.frame.up_source
+    world = [
+        scene.scene_to_world[:3, :3] @ scene.c2w[:, :3, 3:] + scene.scene_to_world[:3, 3:] for scene in (before, again)
+    ]
+    assert np.allclose(*world, atol=1e-5)
+    assert np.allclose(before.intrinsics, again.intrinsics, rtol=1e-4)
+    shutil.rmtree(copied_scene / "scene/prepare")
+    refuse("is damaged or missing, which has the lenses", copied_scene, target=copied_scene / "third", cameras="scene")

@@ -7,9 +7,11 @@ Keyed by the text and not by the flag or key, so that a changed English text req
 from __future__ import annotations
 
 FLAG_MEANINGS = {
-    "validate_mesh: move the vertices to where full-size photographs agree best, for as much detail as these show": (
-        "validate_mesh：把顶点移到原尺寸照片最一致的位置，得到照片所显示的细节"
+    "validate_mesh: move the vertices to where full-size photographs agree best, for as much detail as these show "
+    "(reconstruct: by default if it is worth the time)": (
+        "validate_mesh：把顶点移到原尺寸照片最一致的位置，得到照片所显示的细节（reconstruct：值得花时间时默认进行）"
     ),
+    "reconstruct: leave the vertices on the surface of the model": "reconstruct：顶点留在模型的表面上",
     "validate_mesh: remove the ground on which the object stands, and components below a tenth of the largest; the log "
     "says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated": (
         "validate_mesh：去掉物体所在的地面，以及面积小于最大连通块十分之一的连通块；没有找到地面时日志会说明。"

@@ -89,7 +89,7 @@ class MeshRequest:
     is_refined: bool = False  # whether vertices are moved onto the level set
     clean: str | None = limits(None, one_of=CLEANINGS)
     is_object: bool = False  # whether the ground is removed before small components are
-    has_details: bool = False  # of full-size photographs
+    has_details: bool | None = None  # of full-size photographs; None: `reconstruct` decides, other modes add none
     # triangles; None for all, or texture.TEXTURED_FACES with a texture
     decimate: int | None = limits(None, at_least=FEWEST_FACES, at_most=MAX_INT)
     # largest distance from the unsimplified surface, in units of `frame`
@@ -104,7 +104,7 @@ class MeshRequest:
     @property
     def needs_photographs(self) -> bool:
         """Whether photographs give its colours, or their masks decide what is removed."""
-        return self.color in (VERTEX, TEXTURE) or self.clean in (VIEWS, LARGEST) or self.has_details
+        return self.color in (VERTEX, TEXTURE) or self.clean in (VIEWS, LARGEST) or bool(self.has_details)
 
 
 def view_indices(path: str) -> tuple[int, ...]:

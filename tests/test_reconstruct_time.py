@@ -10,20 +10,24 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from runs import run, saved
+from synthetic_scene import dataset_config
 from test_draw import unit_scene
+from test_neus_writer import scene as any_scene
 
 from data.io import bars
 from data.io.bars import Bar
 from data.io.clock import Spent, ends_at, seconds_left, slowdown
 from data.io.images import write_image
+from data.scenes.readers.neus import write_neus_scene
 from models.checkpoints import measurements, scenes
 from models.checkpoints.measurements import FEWEST_MAPS, SECONDS, measured
-from models.commands import runner
-from models.commands.reconstruction_plan import seconds_of_details, timed_plan
+from models.commands import reconstruction_plan, runner
+from models.commands.reconstruction_plan import decide_details, seconds_of_details, timed_plan
 from models.config.program import FAST
 from models.machine import jittor_import
 from models.methods import registry
 from models.methods.conf import load_config
+from models.requests import MeshRequest
 from models.runs import measured as pace
 from models.runs.budget import STEPPING, WORTH, Budget, announce, on_cold_cache
 from models.runs.measured import Pace
@@ -57,6 +61,27 @@ def test_details_are_part_of_the_minutes_and_take_as_long_as_photographs_are_lar
     assert 4 * times[0] == times[1] < times[2] == times[3]
     without, with_them = (Budget(300.0, 0.0).for_scene(15, 512, one).after for one in (0.0, times[0]))
     assert with_them - without == pytest.approx(times[0])
+
+
+@pytest.mark.parametrize(
+    ("asked", "tested", "minutes", "resolution", "words"),
+    [
+        (None, 4, 10.0, 64, "yes, about 0 s (--no-details leaves them out)"),
+        (None, 5, 10.0, 64, "no, because 5 photographs are needed"),
+        (None, 4, 1e-3, 64, "no, because they would take 171% of the time (--details adds them)"),
+        (None, 4, 10.0, 512, "no, because a pixel shows 0.0158 radii, and a cell of the mesh is 0.0039"),
+        (True, 5, 1e-3, 512, "yes, about 0 s (--details)"),
+        (False, 4, 10.0, 64, "no (--no-details)"),
+    ],
+)
+def test_a_mesh_gets_details_if_they_can_be_tested_and_seen_in_time(
+    asked, tested, minutes, resolution, words, tmp_path, monkeypatch, capsys
+):
+    write_neus_scene(tmp_path, any_scene())
+    monkeypatch.setattr(reconstruction_plan, "TESTED", tested)
+    request = MeshRequest(resolution, has_details=asked)
+    seconds = decide_details(request, dataset_config(tmp_path), minutes)
+    assert (seconds > 0) == words.startswith("yes") and f"details: {words}" in capsys.readouterr().out
 
 
 def test_beside_other_processes_the_training_leaves_more_time_for_what_follows(clock):

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
@@ -14,7 +15,9 @@ from data.io.images import read_image, write_image
 from data.scenes.readers.neus import FRAME_FILE
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.mesh import details
+from models.results import detailed as delivery
 from models.results.metric_tables import DETAILS_FILE, NCC_WITHOUT, WITH_DETAILS, WITHOUT_DETAILS
+from models.results.photo_consistency import ConsistencyMetrics
 
 pytestmark = pytest.mark.slow
 
@@ -53,13 +56,44 @@ def test_the_mesh_is_closed_and_in_world_coordinates(trained, capsys):
     assert radii.min() > 0.2 and radii.max() < 1.2
 
 
-def test_details_leave_pictures_and_figures_of_the_mesh_without_them(trained, monkeypatch, capsys):
+@pytest.fixture
+def held_out(monkeypatch):
+    """Sets the correlation of test photographs across a mesh, and across that with details, which is always tried."""
     monkeypatch.setattr(details, "WORTH", -1.0)
-    assert run(trained, "--mode", "validate_mesh", "--resolution", "32", "--details", settings=WIDE) == 0
-    pictures = [read_image(trained / "report" / name) for name in (WITHOUT_DETAILS, WITH_DETAILS)]
+
+    def correlate(*scores):
+        scored = Mock(side_effect=[ConsistencyMetrics(score, 9) for score in scores])
+        monkeypatch.setattr(delivery, "photo_consistency", scored)
+
+    return correlate
+
+
+def test_details_leave_pictures_and_figures_of_the_mesh_without_them(trained, held_out, capsys):
+    names = (WITHOUT_DETAILS, WITH_DETAILS, DETAILS_FILE)
+    for scores, is_better in (((0.6, 0.59), False), ((0.5, 0.6), True)):
+        held_out(*scores)
+        assert run(trained, "--mode", "validate_mesh", "--resolution", "32", "--details", settings=WIDE) == 0
+        told = capsys.readouterr().out
+        assert re.search(r"details: \d+ vertices as \d+ photographs of full size show them", told)
+        assert f"by {scores[1]:.3f}, without details {scores[0]:.3f}" in told
+        assert ("the mesh stays without" in told) != is_better
+        assert all((trained / "report" / name).is_file() == is_better for name in names)
+    pictures = [read_image(trained / "report" / name) for name in names[:2]]
     assert pictures[0].shape == pictures[1].shape and (pictures[0] != pictures[1]).any()
-    assert 0 < json.loads((trained / "report" / DETAILS_FILE).read_text())[NCC_WITHOUT] < 1
-    assert re.search(r"details: \d+ vertices as \d+ photographs of full size show them", capsys.readouterr().out)
+    assert json.loads((trained / "report" / DETAILS_FILE).read_text()) == {NCC_WITHOUT: 0.5}
+
+
+def test_a_mesh_of_another_program_gets_details_and_a_texture(tmp_path, held_out, capsys):
+    held_out(0.5, 0.6)
+    ball = trimesh.creation.icosphere(3, 0.5 * WORLD_SCALE)
+    ball.apply_translation(WORLD_CENTRE)
+    ball.export(tmp_path / "other.ply")
+    given, output = ("--mesh", str(tmp_path / "other.ply"), "--details"), ("--output", str(tmp_path / "other.glb"))
+    wanted = ("--colour", "texture", "--texture_size", "256", "--decimate", "500")
+    assert run(tmp_path / "exp", "--mode", "validate_mesh", *given, *wanted, *output) == 0, capsys.readouterr().err
+    assert "photographs of full size show them" in capsys.readouterr().out
+    found = trimesh.load(tmp_path / "other.glb", force="mesh")
+    assert 400 < len(found.faces) <= 500 and found.visual.kind == "texture"
 
 
 def test_a_picture_holds_rendering_photograph_and_normals(trained):

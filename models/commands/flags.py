@@ -74,7 +74,8 @@ HELP = {
     "--object": "validate_mesh: remove the ground on which the object stands, and components below a tenth of the "
     "largest; the log says if no ground was found. evaluate: of such a --mesh, points on the ground are not evaluated",
     "--details": "validate_mesh: move the vertices to where full-size photographs agree best, for as much detail as "
-    "these show",
+    "these show (reconstruct: by default if it is worth the time)",
+    "--no-details": "reconstruct: leave the vertices on the surface of the model",
     "--decimate": "validate_mesh: reduce to about N triangles (default: no reduction; 100000 with a texture)",
     "--simplify": "validate_mesh: reduce to the fewest triangles within this distance of the surface, in units of "
     "--frame",
@@ -239,7 +240,8 @@ MESH = (
     flag("--clean", OUTPUT, nargs="?", const=PIECES, default=PIECES, choices=requests.CLEANINGS),
     flag("--no-clean", OUTPUT, dest="clean", action="store_const", const=None),
     OBJECT_ONLY,
-    flag("--details", OUTPUT, dest="has_details", action="store_true"),
+    flag("--details", OUTPUT, dest="has_details", action="store_true", default=None),
+    flag("--no-details", OUTPUT, dest="has_details", action="store_false", default=None),
     flag("--decimate", OUTPUT, type=value_of(MeshRequest, "decimate"), metavar="N"),
     flag("--simplify", OUTPUT, type=value_of(MeshRequest, "simplify"), metavar="ERROR"),
     flag("--watertight", OUTPUT, dest="is_watertight", action="store_true"),

@@ -75,6 +75,7 @@ class Work(Selected):
     overwrite: bool
     language: str | None
     callbacks: Sequence[Callback]
+    has_details: bool = False  # decided, if the request leaves it to the program
 
     def read(self) -> ExperimentConfig:
         """The conf with the overrides."""
@@ -137,9 +138,9 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
     pictures = list_images(data_dir / "image")
-    details = plans.seconds_of_details(pictures) if work.mesh.has_details else 0.0
+    details = plans.decide_details(work.mesh, conf.dataset, given.seconds / 60.0)
+    work = replace(work, has_details=details > 0.0)
     given = given.for_scene(len(pictures), work.mesh.resolution, details)
-    say(f"details: {f'yes, about {details:.0f} s' if work.mesh.has_details else 'no (--details adds them)'}")
     with scene_cache():
         if plan is None:
             plan, budget = _first_look(work, given, folder)
@@ -215,7 +216,7 @@ def _train_and_mesh(
     collect(folder, has_mesh)
     if (path := folder / RESULT / JSON_FILE).is_file():
         figures = {report.PHASES: as_values(plan.after(times).times), report.CURVE: plans.score_curve(folder)}
-        write_json(path, read_json(path) | figures)
+        write_json(path, read_json(path) | read_figures(folder / RESULT / DETAILS_FILE) | figures)
     _conclude(work, folder, notes)
     if not notes:
         write_plan(folder, replace(plan, is_finished=True))
@@ -272,7 +273,8 @@ def _mesh_step(work: Work, folder: Path) -> Work:
     clean = VIEWS if wanted == PIECES and not is_masked else wanted
     # The number of steps is that of the newest checkpoint.
     finer = work.without(END_ITER).with_values({"dataset.downscale": str(-(-dataset.downscale // 2))})
-    return replace(finer, mesh=replace(work.mesh, output=folder / RESULT / MESH, clean=clean))
+    mesh = replace(work.mesh, output=folder / RESULT / MESH, clean=clean, has_details=work.has_details or None)
+    return replace(finer, mesh=mesh)
 
 
 def _extracted(work: Work, folder: Path) -> bool:

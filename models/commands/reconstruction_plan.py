@@ -12,19 +12,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+import numpy as np
+
 from data.errors import INVALID, UserError, listed
 from data.io.clock import Spent, Times, added, ends_at, so_far
 from data.io.files import read_regular, write_result
 from data.io.images import image_size, list_images
 from data.io.streams import complain, say
 from data.limits import excerpt
-from data.scenes.readers.neus import CAMERA_FILE
+from data.scenes.config import DatasetConfig
+from data.scenes.readers.neus import CAMERA_FILE, read_neus
 from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
 from models.commands.command import Selected
 from models.methods.conf import ExperimentConfig
 from models.plan import LEAST_STEPS, Before
-from models.requests import AUTO, TEXTURE
+from models.requests import AUTO, TEXTURE, MeshRequest
 from models.results.experiment import CHECKPOINTS
+from models.results.report.reconstruction import pixel_size
 from models.runs.budget import DEPTH, MEASURING, Budget, announce, on_cold_cache
 from models.runs.run_files import FolderLock
 from models.runs.stops import STOPPED_KEY
@@ -49,6 +53,8 @@ DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of 
 # Seconds of the details of a mesh without other processes on two cores, and the pixels of a photograph from which on
 # they take no longer: see grey_photographs.MOST_VERTICES.
 DETAILS, ALL_DETAILS = 60.0, 1_400_000
+TESTED = 8  # photographs from which on some test the details that the others give
+LARGEST_SHARE = 1.0 / 3.0  # of the command
 LEAST_DOUBLING_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
 
 
@@ -225,6 +231,34 @@ def chosen_settings(selected: Selected, conf: ExperimentConfig, minutes: float) 
     for key, value in settings.items():
         say(f"{key} = {value} (--set {key}=... chooses another)")
     return settings
+
+
+def decide_details(request: MeshRequest, dataset: DatasetConfig, minutes: float) -> float:
+    """The seconds that the details of a mesh take, 0 for a mesh without; prints the decision and its reason.
+
+    The scene in `dataset.data_dir` is one of NeuS.
+    """
+    photographs = list_images(Path(dataset.data_dir) / "image")
+    seconds = seconds_of_details(photographs)
+    has_details, reason = request.has_details, " (--details)" if request.has_details else " (--no-details)"
+    if has_details is None:
+        against = _against_details(dataset, len(photographs), request.resolution, seconds / (60.0 * minutes))
+        has_details = not against
+        reason = f", because {against} (--details adds them)" if against else " (--no-details leaves them out)"
+    say(f"details: {f'yes, about {seconds:.0f} s' if has_details else 'no'}{reason}")
+    return seconds if has_details else 0.0
+
+
+def _against_details(dataset: DatasetConfig, photographs: int, resolution: int, share: float) -> str:
+    """Why details would not improve a mesh of this many grid points per side; "" if they may. `share`: of the time."""
+    if photographs < TESTED:
+        return f"{TESTED} photographs are needed for some to test what the others show"
+    if share > LARGEST_SHARE:
+        return f"they would take {share:.0%} of the time"
+    parsed = read_neus(Path(dataset.data_dir), dataset)
+    radius = 1.0 if parsed.scale_mat is None else float(np.cbrt(np.linalg.det(parsed.scale_mat[:3, :3])))
+    pixel, cell = pixel_size(parsed) / radius, 2.0 / resolution
+    return f"a pixel shows {pixel:.4f} radii, and a cell of the mesh is {cell:.4f}" if pixel > cell else ""
 
 
 def seconds_of_details(photographs: Sequence[Path]) -> float:

@@ -95,7 +95,7 @@ def color_file(conf: ExperimentConfig, request: MeshRequest) -> tuple[Surface, S
     if request.has_details:
         from models.results.detailed import with_details  # imports Jittor
 
-        mesh = with_details(conf, experiment.scene, mesh, log, parts)
+        mesh = with_details(experiment, mesh, log, parts).mesh
     surface = Surface(decimated(mesh, request))
     if request.color != NONE:
         surface = colored(experiment.scene, request, surface, None, log, parts)

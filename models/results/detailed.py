@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,12 +15,10 @@ from data.io.images import write_image
 from data.pixels import size_within, to_uint8
 from data.prepare.load import load_grey
 from data.scenes.config import TEST
-from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 from models.checkpoints.scenes import background
 from models.mesh.details import detailed
 from models.mesh.grey_photographs import GreyPhotographs, cropped, reduction
-from models.methods.conf import ExperimentConfig
 from models.results.experiment import Experiment, held_out_scene
 from models.results.metric_tables import DETAILS_FILE, FOLDER, NCC_WITHOUT, WITH_DETAILS, WITHOUT_DETAILS, write_json
 from models.results.photo_consistency import photo_consistency
@@ -31,17 +30,27 @@ SHOWN = 10_000  # vertices that photographs are cropped to
 LONGEST = 800  # longer side of the pictures, pixels
 
 
+@dataclass(frozen=True)
+class Delivered:
+    """A mesh with details, or the given one; the NCC of held-out photographs across both, None without these."""
+
+    mesh: trimesh.Trimesh
+    before: float | None = None
+    after: float | None = None
+
+
 def with_details(
-    conf: ExperimentConfig, scene: Scene, mesh: trimesh.Trimesh, log: RunLogger, parts: Callable[..., Iterator[Any]]
-) -> trimesh.Trimesh:
+    experiment: Experiment, mesh: trimesh.Trimesh, log: RunLogger, parts: Callable[..., Iterator[Any]]
+) -> Delivered:
     """The mesh, in the working frame, with the detail of the photographs, at a size that it has vertices for.
 
-    The mesh itself where they do not agree better on another one.
+    The mesh itself if they do not agree better on another one: the photographs of the training that were not compared
+    at a vertex, and the test photographs.
     """
-    started = time.perf_counter()
+    conf, scene, started = experiment.conf, experiment.scene, time.perf_counter()
     if scene.n_views < LEAST_VIEWS:
         log.info(f"details: none, because they need {LEAST_VIEWS} photographs")
-        return mesh
+        return Delivered(mesh)
     times = reduction(mesh, scene.pinholes, conf.dataset.downscale)
     crop = partial(cropped, points=np.asarray(mesh.vertices)[:: max(1, len(mesh.vertices) // SHOWN)])
     pairs = load_grey(conf.dataset, scene, times, background(conf), scene.image_names, crop)
@@ -54,16 +63,27 @@ def with_details(
     else:
         words = f"the mesh stays: photographs {size} agree no better on another one ({words})"
     log.info(f"details: {words}, in {time.perf_counter() - started:.0f} s")
-    return found.mesh
+    if not found.is_changed:
+        return Delivered(mesh)
+    test = held_out_scene(experiment, TEST)
+    scores = [photo_consistency(conf, scene, test, one) for one in (mesh, found.mesh)]
+    before, after = (None if score is None else score.ncc for score in scores)
+    if before is None or after is None:
+        return Delivered(found.mesh)
+    is_better = after > before
+    log.info(
+        f"details: test photographs correlate across the mesh by {after:.3f}, without details {before:.3f}"
+        + ("" if is_better else ": the mesh stays without")
+    )
+    return Delivered(found.mesh, before, after) if is_better else Delivered(mesh)
 
 
-def compare(experiment: Experiment, before: trimesh.Trimesh, after: trimesh.Trimesh) -> None:
+def compare(experiment: Experiment, mesh: trimesh.Trimesh, delivered: Delivered) -> None:
     """Write pictures of a mesh without and with details, and figures of it without."""
     scene = experiment.scene
     size = size_within(scene.size(0), LONGEST)[0]
     intrinsics = resized(scene.intrinsics[0], scene.size(0), size)
-    for name, mesh in ((WITHOUT_DETAILS, before), (WITH_DETAILS, after)):
-        shaded = shade_mesh(mesh, intrinsics, scene.c2w[0], *size[::-1])
+    for name, one in ((WITHOUT_DETAILS, mesh), (WITH_DETAILS, delivered.mesh)):
+        shaded = shade_mesh(one, intrinsics, scene.c2w[0], *size[::-1])
         write_image(experiment.path(FOLDER, name), to_uint8(shaded))
-    found = photo_consistency(experiment.conf, scene, held_out_scene(experiment, TEST), before)
-    write_json(experiment.path(FOLDER, DETAILS_FILE), {NCC_WITHOUT: None if found is None else found.ncc})
+    write_json(experiment.path(FOLDER, DETAILS_FILE), {NCC_WITHOUT: delivered.before})

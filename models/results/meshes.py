@@ -155,10 +155,10 @@ def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh,
 def _with_details(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Apply --details."""
     mesh, experiment = _on_level(context, request, mesh)[0], context.experiment
-    found = with_details(experiment.conf, experiment.scene, mesh, context.log, context.parts)
-    if found is not mesh:
-        compare(experiment, mesh, found)
-    return found
+    delivered = with_details(experiment, mesh, context.log, context.parts)
+    if delivered.mesh is not mesh:
+        compare(experiment, mesh, delivered)
+    return delivered.mesh
 
 
 def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, stages: Stages) -> trimesh.Trimesh:

@@ -193,8 +193,9 @@ def test_a_box_without_room_or_beyond_all_scenes_is_refused():
             box(scene, MeshRequest(8, bbox=(-size,) * 3 + (size,) * 3, frame=frame))
 
 
-def test_names_inside_an_obj_have_no_blanks(tmp_path):
-    path = tmp_path / "my jug.obj"
+@pytest.mark.parametrize(("stem", "inner"), [("my jug", "my_jug"), ("-jug#2", "_jug_2")])
+def test_names_inside_an_obj_are_words(tmp_path, stem, inner):
+    path = tmp_path / f"{stem}.obj"
     files = write_surface(TEXTURED, path, ABOUT)
-    assert files == [path, tmp_path / "my_jug.mtl", tmp_path / "my_jug.png"] and all(map(Path.is_file, files))
-    assert "mtllib my_jug.mtl\n" in path.read_text() and "map_Kd my_jug.png\n" in files[1].read_text()
+    assert files == [path, tmp_path / f"{inner}.mtl", tmp_path / f"{inner}.png"] and all(map(Path.is_file, files))
+    assert f"mtllib {inner}.mtl\n" in path.read_text() and f"map_Kd {inner}.png\n" in files[1].read_text()

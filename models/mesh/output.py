@@ -78,10 +78,10 @@ def require_format(path: Path, color: str | None) -> str:
 
 
 def companions(path: Path, color: str) -> list[Path]:
-    """Further files of a mesh at `path`: material and texture. Readers split lines at blanks, so names have none."""
+    """Further files of a mesh at `path`: material and texture, whose names readers take for one word of an OBJ."""
     if path.suffix.lower() != ".obj" or color != TEXTURE:
         return []
-    stem = re.sub(r"\s", "_", path.stem)
+    stem = re.sub(r"^-|[\s#]", "_", path.stem)  # an option, blanks, a comment
     return [path.with_name(stem + suffix) for suffix in (".mtl", ".png")]
 
 

@@ -91,7 +91,8 @@ def _likeness(*paths: Path) -> float:
     """The correlation of two images at a small size."""
     images = [eight_bits(rgb_of(read_source_image(path))) for path in paths]
     small = [cv2.resize(image, SMALL, interpolation=cv2.INTER_AREA) for image in images]
-    return float(np.corrcoef(np.reshape(small, (len(small), -1)))[0, 1])
+    with np.errstate(invalid="ignore"):  # of one colour: NaN
+        return float(np.corrcoef(np.reshape(small, (len(small), -1)))[0, 1])
 
 
 def _preference(path: Path) -> tuple[int, int, int, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 import numpy as np
@@ -106,7 +107,7 @@ class RenderOutput:
     samples: RaySamples  # samples of the region
     offsets: Var  # int32 [R + 1], of `weights`
 
-    @property
+    @cached_property
     def has_any(self) -> Var | float:
         """Whether each ray has samples (0 or 1), [R, 1]; 1 of dense samples."""
         return 1.0 if self.samples.per_ray else (self.offsets[1:] > self.offsets[:-1]).float32().unsqueeze(1)

@@ -24,7 +24,7 @@ def test_each_operation_has_a_form_for_each_device():
     kernels = {name: value for name, value in operations().items() if isinstance(value, Kernel)}
     assert len(kernels) >= 14
     # What is of rays or of parameters, not of points: their references are fast enough on the CPU.
-    only = ("place", "intervals", "sharpness", "draw_pixels", "outside_samples")
+    only = ("place", "intervals", "draw_pixels", "outside_samples")
     for name, kernel in kernels.items():
         assert kernel.is_native == (name.rpartition(".")[2] not in only), name
         with in_form(CUDA_FORMS[0]):

@@ -74,10 +74,12 @@ def test_batches_fill_the_budget_with_rays_that_see_something(trainer, monkeypat
 @pytest.mark.slow
 def test_samples_of_rays_beside_the_object_are_free(trainer):
     batch = trainer.sampler.next()
-    is_free, offsets = batch.of_rays(trainer.model.free_rays(batch)).numpy()[:, 0], on_host(batch).offsets
-    beside = np.repeat(batch.mask[:, 0] <= 0.5, np.diff(offsets))
-    np.testing.assert_array_equal(is_free[: offsets[-1]], beside)
-    assert beside.any() and not beside.all() and not is_free[offsets[-1] :].any()
+    objective, samples = trainer.model.objective(batch, None, 0), on_host(batch)
+    beside = np.repeat(batch.mask[:, 0] <= 0.5, np.diff(samples.offsets))
+    distances = trainer.model.fields.sdf.at_weights().distance(batch.near.points).numpy()[: len(beside), 0]
+    term = objective.terms["free"]
+    assert term.count.item() == beside.sum() and 0 < beside.sum() < len(beside)
+    assert term.total.item() == pytest.approx(np.maximum(-distances[beside].astype(float), 0).sum(), rel=1e-4)
 
 
 def assert_slopes(trainer, batch, names):

@@ -65,6 +65,18 @@ def test_sum_number_and_gradient_are_those_in_float64(form, kind):
     assert every[1].item() == ROWS
 
 
+def test_rows_count_as_their_rays_do_and_those_of_no_ray_never(form):
+    values, of_rays = RNG.normal(size=(ROWS, 1)).astype(np.float32), np.array([[1.0], [0.0], [2.0]], np.float32)
+    offsets = np.array([0, 90, 200, 280], np.int32)  # 20 rows are of no ray
+    rays = np.repeat([0, 1, 2, 0], [90, 110, 80, 20]).astype(np.int32)
+    given, expected = jt.array(values), np.repeat([1.0, 0.0, 2.0, 0.0], [90, 110, 80, 20])[:, None]
+    total, number = loss_sum("MAGNITUDE", given, None, jt.array(of_rays), (jt.array(rays), jt.array(offsets)))
+    slopes = jt.grad(total, given).numpy()
+    assert total.item() == pytest.approx((np.abs(values).astype(float) * expected).sum(), rel=1e-5)
+    assert number.item() == 90 + 2 * 80
+    np.testing.assert_allclose(slopes, np.sign(values) * expected)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_not_a_number_reaches_the_sum(form, kind):
     values, targets = values_of(kind)

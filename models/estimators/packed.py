@@ -61,11 +61,6 @@ class PackedBatch(PixelBatch):
         anchors = self.anchors if self.anchors is None or is_last else 0
         return replace(self, **vars(super().part(start, stop)), near=near, far=far, anchors=anchors)
 
-    def of_rays(self, is_such: Array) -> Var:
-        """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
-        flags = jt.array(is_such).float32()[self.near.rays].unsqueeze(1)
-        return flags * (jt.index(flags.shape, dim=0) < self.near.offsets[-1:].unsqueeze(1)).float32()
-
     def is_anchor(self) -> Var:
         """Whether each sample is an SfM point, float32 [S, 1]."""
         behind = jt.index(self.near.depths.shape, dim=0) - self.near.offsets[-1:].unsqueeze(1)

@@ -247,8 +247,7 @@ def _sharpness_native(variance: Var) -> Var:
     return SHARPNESS_SOURCE.differentiable("sharpness", SharpnessEnds(), [(1,)], [variance])
 
 
-# On the CPU a single number costs nothing in either form.
-sharpness = Kernel(inv_s_of, cuda=_sharpness_native)
+sharpness = Kernel(inv_s_of, cpu=_sharpness_native, cuda=_sharpness_native)
 section_alpha = Kernel(alpha_from_sdf, cpu=_alpha_native, cuda=_alpha_native)
 packed_weights = Kernel(weights_from_alpha, cpu=_weights_native, cuda=_weights_native)
 packed_sum = Kernel(composite, cpu=_sum_native, cuda=_sum_native)

@@ -58,8 +58,8 @@ def free_space(rendered: OfPacked) -> Term | None:
     is_free = rendered.method.free_rays(rendered.batch)
     if is_free is None:
         return None
-    flags = rendered.batch.of_rays(is_free)
-    return mean_term("BELOW_ZERO", rendered.rendering.geometry.sdf, None, flags)
+    rays = rendered.batch.near.rays, rendered.batch.near.offsets
+    return mean_term("BELOW_ZERO", rendered.rendering.geometry.sdf, None, jt.array(is_free).float32(), rays)
 
 
 def sfm_points(rendered: OfPacked) -> Term | None:
@@ -94,7 +94,8 @@ def curvature(rendered: OfPacked) -> Term:
     x, y, z = rendered.generator().normal(size=3).tolist()  # the same for all parts of a batch
     tangent = Tangent(x, y, z, step)
     around = tangent_points(at, normals.detach(), rendering.samples.positions, tangent)
-    distances = rendered.method.fields.sdf.at_weights().values(around)
+    assert rendered.sdf is not None  # of every surface
+    distances = rendered.sdf.values(around)
     total, count = second_differences(at, rendering.geometry.sdf, distances, step)
     return Term(total, count, margin=COUNT_EPS)
 

@@ -7,7 +7,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 
-from models.fields.protocol import RadianceFields, SurfaceFields
+from models.fields.protocol import DistanceAtWeights, RadianceFields, SurfaceFields
+from models.ops.march import PackedSamples
 from models.structs import Array, RayBatch, RaySamples, RenderOutput, SampleRequest, SurfaceOutput, Term, Var
 
 Output = TypeVar("Output", bound=RenderOutput)
@@ -17,12 +18,10 @@ Output = TypeVar("Output", bound=RenderOutput)
 class PackedRays(RayBatch, Protocol):
     """The same with packed samples; see `models.estimators.packed.PackedBatch`."""
 
+    near: PackedSamples  # those of the region
     step: float  # length of each interval
     anchors: int | None  # number of SfM points among the samples
     every: int | None  # patches are compared for one ray in so many
-
-    def of_rays(self, is_such: Array) -> Var:
-        """Whether each sample is on one of the given rays, bool [R]: float32 [S, 1]."""
 
     def is_anchor(self) -> Var:
         """Whether each sample is an SfM point, float32 [S, 1]."""
@@ -118,6 +117,7 @@ class Rendered(Generic[Output, OfBatch, OfMethod]):
     mask: Var | None  # [R, 1], target opacity of a ray; None if unknown
     method: OfMethod
     step: int  # finished training steps
+    sdf: DistanceAtWeights | None = None  # of a surface, as it was rendered
 
     def generator(self) -> np.random.Generator:
         """Random numbers for a loss: the same for all chunks and processes of a step, and in a resumed training."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from data.rays import Rays
-from models.fields.protocol import ColorField
+from models.fields.protocol import ColorField, DistanceAtWeights
 from models.ops.volrend import alpha_from_density, over_background, packed_sum, ray_weights, section_alpha
 from models.rendering.protocol import Method, RadianceMethod, Rendered, SurfaceMethod
 from models.structs import (
@@ -44,7 +44,7 @@ def surface_loss(
     samples = method.estimator.sample(request)
     geometry = sdf.evaluate(samples.positions)  # f(x), its gradient and feature
     rendering = render_surface(fields.color, inv_s, samples, geometry, method.cos_anneal_ratio(step), method.behind)
-    return _compared(method, batch, rendering, step)
+    return _compared(method, batch, rendering, step, sdf)
 
 
 def render_surface(
@@ -111,9 +111,11 @@ def _composited(
     return color, opacity, weights, samples, offsets
 
 
-def _compared(method: Method, batch: RayBatch, rendering: RenderOutput, step: int) -> Objective:
+def _compared(
+    method: Method, batch: RayBatch, rendering: RenderOutput, step: int, sdf: DistanceAtWeights | None = None
+) -> Objective:
     """The terms of the method's losses for the rendering and the pixels; rays without samples are not counted."""
     target, counts, mask = method.targets(batch)
     counts = counts * rendering.has_any
-    rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, step)
+    rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, step, sdf)
     return Objective(method.terms(rendered), method.scalar_inputs(rendered))

@@ -7,16 +7,18 @@ import math
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.loss_sums import loss_sum
+from models.ops.loss_sums import Rays, loss_sum
 from models.structs import MASK_THRESHOLD, Term, Var
 
 COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
 MASK_NOISE = 8.0 / 255.0  # of JPEG masks around the object
 
 
-def mean_term(kind: str, values: Var, targets: Var | None = None, counts: Var | None = None) -> Term:
+def mean_term(
+    kind: str, values: Var, targets: Var | None = None, counts: Var | None = None, rays: Rays | None = None
+) -> Term:
     """The mean of a loss over the rows that count; see `models.ops.loss_sums`."""
-    total, count = loss_sum(kind, values, targets, counts)
+    total, count = loss_sum(kind, values, targets, counts, rays)
     return Term(total, count, margin=COUNT_EPS)
 
 

@@ -32,21 +32,27 @@ __device__ inline float loss_of(const LossSum &is, const float *values, const fl
     return loss;
 }
 
-// values, targets [n, width]; counts [n], how often a row counts; total, number [1]. What is not read may be any array.
+// How often row i counts. `rays` and `offsets`: of int, if they are read.
+__device__ inline float count_of(const LossSum &is, long i, const float *counts, const void *rays, const void *offsets) {
+    if (is.rays) return i < ((const int *)offsets)[is.rays] ? counts[((const int *)rays)[i]] : 0.f;
+    return is.counts ? counts[i] : 1.f;
+}
+
+// values, targets [n, width]; counts [n], or those of rays; total, number [1]. What is not read may be any array.
 inline void loss_sum(const LossSum &layout, long n, const float *values, const float *targets, const float *counts,
-                     float *total, float *number) {
+                     const void *rays, const void *offsets, float *total, float *number) {
     const LossSum is = layout;
     sum_pairs(n, total, number, [=] __device__(long i, float &loss, float &count) {
-        count = is.counts ? counts[i] : 1.f;
+        count = count_of(is, i, counts, rays, offsets);
         loss = loss_of(is, values + i * is.width, targets + i * is.width, nullptr, 0.f) * count;
     });
 }
 
 inline void loss_sum_backward(const LossSum &layout, long n, const float *values, const float *targets, const float *counts,
-                              const float *d_total, float *d_values) {
+                              const void *rays, const void *offsets, const float *d_total, float *d_values) {
     const LossSum is = layout;
     each(n, [=] __device__(long i) {
-        const float factor = d_total[0] * (is.counts ? counts[i] : 1.f);
+        const float factor = d_total[0] * count_of(is, i, counts, rays, offsets);
         loss_of(is, values + i * is.width, targets + i * is.width, d_values + i * is.width, factor);
     });
 }

@@ -5,6 +5,28 @@
 
 namespace neus {
 
+template <typename Vars>
+inline float *values(const Vars &vars, size_t index) {
+    return vars[index]->template ptr<float>();
+}
+
+// The inputs and outputs of a step for one parameter.
+struct Stepped {
+    const float *parameter, *gradient, *first, *second;
+    float *to, *to_first, *to_second;
+    long size;
+};
+
+// Those of parameter k. inputs = {accepted (bool), rates (one per parameter), parameters, gradients, first moments,
+// second moments}; outputs = {parameters, first moments, second moments, taken}.
+template <typename Vars>
+inline Stepped stepped(const Vars &inputs, const Vars &outputs, int k) {
+    const int count = (int)outputs.size() / 3;
+    const auto in = [&](int part) { return values(inputs, 2 + part * count + k); };
+    const auto out = [&](int part) { return values(outputs, part * count + k); };
+    return {in(0), in(1), in(2), in(3), out(0), out(1), out(2), outputs[k]->num};
+}
+
 // Moments below the smallest normal number are stored as 0. Unused entries of a feature table decay to such numbers; as
 // subnormal numbers they would never become 0, and many processors take a hundred cycles for each.
 __device__ __forceinline__ float without_subnormal(float x) { return fabsf(x) < FLT_MIN ? 0.f : x; }

@@ -1,10 +1,8 @@
-// Selection of packed samples, and the merged order of two packed sets. The reference is ops/march.py. `entries` is
+// Selection of packed samples. The reference is ops/march.py. `entries` is
 // the number of offsets, one more than the rays.
 #pragma once
-#include <algorithm>
-#include <cstdint>
-#include <omp.h>
-#include "merge_place.h"
+#include "merged_order.h"
+#include "unused.h"
 
 namespace neus {
 
@@ -33,10 +31,7 @@ inline void compact(const Compact &is, long entries, const int *offsets, const i
         ends[r + 1] = (int)used;
     }
     fitting[0] = (int)fits;
-    std::fill(to_rays + used, to_rays + is.samples, 0);
-    std::fill(to_depths + used, to_depths + is.samples, 0.f);
-    std::fill(to_points + 3 * used, to_points + 3l * is.samples, 0.f);
-    std::fill(to_views + 3 * used, to_views + 3l * is.samples, 0.f);
+    clear_unused(is.samples, ends + entries - 1, to_rays, to_depths, to_points, to_views);
 }
 
 inline void fill(const Fill &is, long entries, const int *offsets, const int *rays, const float *depths,
@@ -47,28 +42,10 @@ inline void fill(const Fill &is, long entries, const int *offsets, const int *ra
     std::copy(depths, depths + used, to_depths);
     std::copy(points, points + 3 * used, to_points);
     std::copy(views, views + 3 * used, to_views);
-    std::fill(to_rays + used, to_rays + is.samples, 0);
-    std::fill(to_depths + used, to_depths + is.samples, 0.f);
-    std::fill(to_views + 3 * used, to_views + 3l * is.samples, 0.f);
+    clear_unused(is.samples, offsets + entries - 1, to_rays, to_depths, to_points, to_views);
     for (long s = used; s < is.samples; s += is.others) {
         const long count = std::min<long>(is.others, is.samples - s);
         std::copy(others, others + 3 * count, to_points + 3 * s);
-    }
-}
-
-inline void merged_order(const Merge &is, long entries, const int *near_offsets, const int *near_rays,
-                         const float *near_depths, const int *far_offsets, const int *far_rays,
-                         const float *far_depths, int *place, int *sample) {
-#pragma omp parallel for schedule(static)
-    for (int i = 0; i < is.near; i++) {
-        place[i] = merged_place(i, near_offsets, near_rays, near_depths, entries, far_offsets, far_depths, false, is.near);
-        sample[place[i]] = i;
-    }
-#pragma omp parallel for schedule(static)
-    for (int i = 0; i < is.far; i++) {
-        const int to = merged_place(i, far_offsets, far_rays, far_depths, entries, near_offsets, near_depths, true, is.near);
-        place[is.near + i] = to;
-        sample[to] = is.near + i;
     }
 }
 

@@ -5,35 +5,20 @@
 // one load of 64 bits. Within a block the arrays are [.., BLOCK * FEATURES] in that order.
 #pragma once
 #include "layers.h"
-#include <cstdint>
+#include "level.h"
 
 namespace neus {
 
-constexpr int GROUP = LANES / FEATURES, CORNERS = 8, PAIRS = BLOCK * FEATURES;
-constexpr uint32_t HASH_Y = 2654435761u, HASH_Z = 805459861u;  // arXiv 2201.05989, eq. 4; the factor of x is 1
+constexpr int GROUP = LANES / FEATURES, PAIRS = BLOCK * FEATURES;
 
 typedef double Wide __attribute__((vector_size(LANES * sizeof(float)), may_alias, aligned(4)));
 typedef double Corner __attribute__((may_alias, aligned(4)));  // FEATURES numbers of a row, moved as one
 typedef float Pair __attribute__((vector_size(FEATURES * sizeof(float)), may_alias, aligned(4)));
 
-struct Level {
-    int resolution;
-    uint32_t mask;  // of the rows, where they are hashed
-    bool dense;
-    size_t start;  // of its part of the table, in numbers
-    size_t size;   // likewise
-};
-
 inline std::vector<Level> read_levels(const GridSizes &sizes) {
     std::vector<Level> levels;
-    size_t start = 0;
-    for (int l = 0; l < (int)sizes.resolutions.size(); l++) {
-        const long corners = sizes.resolutions[l] + 1;
-        const size_t size = (size_t)sizes.entries[l] * FEATURES;
-        levels.push_back({sizes.resolutions[l], (uint32_t)sizes.entries[l] - 1,
-                          corners * corners * corners == sizes.entries[l], start, size});
-        start += size;
-    }
+    for (int l = 0; l < (int)sizes.resolutions.size(); l++)
+        levels.emplace_back(sizes, l, l > 0 ? levels[l - 1].start + levels[l - 1].size : 0);
     return levels;
 }
 

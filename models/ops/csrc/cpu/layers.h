@@ -2,7 +2,6 @@
 // distribution of blocks over threads.
 #pragma once
 #include "tile.h"
-#include <omp.h>
 
 namespace neus {
 

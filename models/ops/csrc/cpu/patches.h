@@ -10,40 +10,27 @@ namespace neus {
 
 constexpr int PATCHES_AT_ONCE = 8;  // per task; patches that cannot be compared take almost no time
 
-// A patch on its plane: M pixels; those of the reference view have zero mean.
-struct PatchPlane {
+// The pixels of a patch on its plane, M; grey values of the reference view have zero mean.
+struct Patch {
     std::vector<float> grey, rays, places, facing;
     float power;  // mean square of `grey`, with the noise
 
-    PatchPlane(int pixels) : grey(pixels), rays(3 * pixels), places(3 * pixels), facing(pixels) {}
+    Patch(int pixels) : grey(pixels), rays(3 * pixels), places(3 * pixels), facing(pixels) {}
 
     // False if it cannot be compared with any view.
-    bool lay(const Patches &is, const PatchCamera &own, const unsigned char *image, const float *point,
-             const float *normal) {
-        float centre[3], mean = 0;
-        own.see(point, centre);
-        if (centre[2] <= 0) return false;
-        const float length = std::sqrt(normal[0] * normal[0] + normal[1] * normal[1] + normal[2] * normal[2]);
-        float height = 0;
-        for (int i = 0; i < 3; i++) height += normal[i] * (point[i] - own.position[i]);
-        for (int dy = -is.radius, m = 0; dy <= is.radius; dy++)
-            for (int dx = -is.radius; dx <= is.radius; dx++, m++) {
-                const float x = centre[0] / centre[2] + dx, y = centre[1] / centre[2] + dy;
-                if (!own.shows(x, y)) return false;
-                float *ray = &rays[3 * m], square = 0;
-                facing[m] = 0;
-                for (int i = 0; i < 3; i++) {
-                    const float *b = own.to_rays + 3 * i;
-                    ray[i] = b[0] * x + b[1] * y + b[2];
-                    facing[m] += normal[i] * ray[i];
-                    square += ray[i] * ray[i];
-                }
-                if (!(facing[m] < -is.grazing * length * std::sqrt(square))) return false;
-                for (int i = 0; i < 3; i++) places[3 * m + i] = own.position[i] + ray[i] * (height / facing[m]);
-                grey[m] = grey_at(is.width, is.height, image, x, y).value;
-                mean += grey[m];
-            }
+    bool lay(const Patches &is, const PatchPlane &plane, const unsigned char *image) {
+        if (plane.centre[2] <= 0) return false;
         const int count = grey.size();
+        float mean = 0;
+        for (int m = 0; m < count; m++) {
+            const PatchPlane::Pixel at = plane.pixel(m);
+            if (!plane.is_seen(at, is.grazing)) return false;
+            std::copy(at.ray, at.ray + 3, &rays[3 * m]);
+            plane.place(at, &places[3 * m]);
+            facing[m] = at.facing;
+            grey[m] = grey_at(is.width, is.height, image, at.x, at.y).value;
+            mean += grey[m];
+        }
         mean /= count;
         power = is.noise;
         for (float &value : grey) value -= mean, power += value * value / count;
@@ -53,23 +40,17 @@ struct PatchPlane {
 
 // The cost of a pair and its derivatives with respect to the depths of the patch's pixels [M]; the worst cost without
 // derivatives if it cannot be compared.
-inline float pair_cost(const Patches &is, const PatchPlane &patch, const PatchCamera &camera, const unsigned char *image,
+inline float pair_cost(const Patches &is, const Patch &patch, const PatchCamera &camera, const unsigned char *image,
                        float *grey, float *along) {
     const int count = patch.grey.size();
-    float mean = 0, seen[3], step[3];
+    float mean = 0;
     for (int m = 0; m < count; m++) {
-        camera.see(&patch.places[3 * m], seen);
-        if (seen[2] <= 0) return is.worst;
-        const float x = seen[0] / seen[2], y = seen[1] / seen[2], *ray = &patch.rays[3 * m];
-        if (!camera.shows(x, y)) return is.worst;
-        const Grey at = grey_at(is.width, is.height, image, x, y);
+        const Sight sight(camera, &patch.places[3 * m]);
+        if (!sight.is_within()) return is.worst;
+        const Grey at = grey_at(is.width, is.height, image, sight.x, sight.y);
         grey[m] = at.value;
         mean += at.value;
-        for (int i = 0; i < 3; i++) {
-            const float *p = camera.projection + 4 * i;
-            step[i] = p[0] * ray[0] + p[1] * ray[1] + p[2] * ray[2];
-        }
-        along[m] = (at.along_x * (step[0] - x * step[2]) + at.along_y * (step[1] - y * step[2])) / seen[2];
+        along[m] = sight.along(&patch.rays[3 * m], at);
     }
     mean /= count;
     float power = is.noise, common = 0;
@@ -93,7 +74,7 @@ inline void patch_costs(const Patches &is, long count, const float *points, cons
     const long picture = (long)is.height * is.width;
 #pragma omp parallel
     {
-        PatchPlane patch(pixels);
+        Patch patch(pixels);
         std::vector<float> grey(pixels), along(pixels * is.others), cost(is.others);
         std::vector<int> rank(is.others);
 #pragma omp for schedule(dynamic, PATCHES_AT_ONCE)
@@ -106,8 +87,8 @@ inline void patch_costs(const Patches &is, long count, const float *points, cons
             costs[n] = 0;
             if (view[0] < 0) continue;
             costs[n] = is.worst;
-            if (!patch.lay(is, PatchCamera(cameras + (long)CAMERA * view[0]), images + picture * view[0], point, normal))
-                continue;
+            const PatchPlane plane(PatchCamera(cameras + (long)CAMERA * view[0]), point, normal, is.radius);
+            if (!patch.lay(is, plane, images + picture * view[0])) continue;
             for (int k = 0; k < is.others; k++) {
                 rank[k] = k;
                 cost[k] = is.worst;

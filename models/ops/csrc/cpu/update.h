@@ -6,11 +6,6 @@
 
 namespace neus {
 
-template <typename Vars>
-inline float *values(const Vars &vars, size_t index) {
-    return vars[index]->template ptr<float>();
-}
-
 // Numbers per task. Tasks depend only on the sizes of the parameters, so that results do not depend on the number of
 // threads.
 constexpr long PIECE = 1 << 14;
@@ -54,14 +49,8 @@ inline void step_readings(const Readings &layout, const Vars &inputs, const Vars
     for (int k = 0; k < gradients + 2; k++) is_finite &= std::isfinite(readings[k]);
 }
 
-// The inputs and outputs of a step for one parameter.
-struct Run {
-    const float *parameter, *gradient, *first, *second;
-    float *to, *to_first, *to_second;
-};
-
 // Update the entries from `begin` to `end`; returns whether any new number is not finite.
-inline int adam_run(const AdamStep &step, float rate, long begin, long end, const Run &at) {
+inline int adam_run(const AdamStep &step, float rate, long begin, long end, const Stepped &at) {
     int lost = 0;
 #pragma omp simd reduction(| : lost)
     for (long i = begin; i < end; i++) {
@@ -75,9 +64,7 @@ inline int adam_run(const AdamStep &step, float rate, long begin, long end, cons
     return lost;
 }
 
-// inputs = {accepted (bool), rates (one per parameter), parameters, gradients, first moments, second moments}; outputs
-// = {parameters, first moments, second moments, taken}: the old numbers if not accepted, or if any new one is not
-// finite.
+// Inputs and outputs as in `stepped`: the old numbers if not accepted, or if any new one is not finite.
 template <typename Vars>
 inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) {
     const int count = (int)outputs.size() / 3;
@@ -88,11 +75,7 @@ inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) 
     for (size_t p = 0; p < pieces.size(); p++) {
         if (!accepted) continue;
         const int k = pieces[p].index;
-        const float rate = values(inputs, 1)[k];
-        const auto in = [&](int part) { return values(inputs, 2 + part * count + k); };
-        const auto out = [&](int part) { return values(outputs, part * count + k); };
-        const Run run{in(0), in(1), in(2), in(3), out(0), out(1), out(2)};
-        lost |= adam_run(step, rate, pieces[p].begin, pieces[p].end, run);
+        lost |= adam_run(step, values(inputs, 1)[k], pieces[p].begin, pieces[p].end, stepped(inputs, outputs, k));
     }
     const bool is_taken = accepted && !lost;
     outputs[3 * count]->template ptr<bool>()[0] = is_taken;

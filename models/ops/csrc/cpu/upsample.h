@@ -2,7 +2,6 @@
 #pragma once
 #include <numeric>
 #include <vector>
-#include <omp.h>
 #include "device.h"
 
 #pragma GCC push_options

@@ -1,7 +1,7 @@
-// Selection of packed samples, and the merged order of two packed sets. The reference is ops/march.py. `entries` is
+// Selection of packed samples. The reference is ops/march.py. `entries` is
 // the number of offsets, one more than the rays.
 #pragma once
-#include "merge_place.h"
+#include "merged_order.h"
 #include "offsets.h"
 
 namespace neus {
@@ -48,22 +48,6 @@ inline void fill(const Fill &layout, long entries, const int *offsets, const int
             to_points[s * 3 + axis] = free < 0 ? points[s * 3 + axis] : others[free % all * 3 + axis];
             to_views[s * 3 + axis] = free < 0 ? views[s * 3 + axis] : 0.f;
         }
-    });
-}
-
-inline void merged_order(const Merge &layout, long entries, const int *near_offsets, const int *near_rays,
-                         const float *near_depths, const int *far_offsets, const int *far_rays,
-                         const float *far_depths, int *place, int *sample) {
-    const int near = layout.near;
-    each(near, [=] __device__(long i) {
-        const int to = merged_place((int)i, near_offsets, near_rays, near_depths, entries, far_offsets, far_depths, false, near);
-        place[i] = to;
-        sample[to] = (int)i;
-    });
-    each(layout.far, [=] __device__(long i) {
-        const int to = merged_place((int)i, far_offsets, far_rays, far_depths, entries, near_offsets, near_depths, true, near);
-        place[near + i] = to;
-        sample[to] = near + (int)i;
     });
 }
 

@@ -5,20 +5,13 @@
 // added as 64-bit integers, in units small enough to keep float32 precision: the sum does not depend on the order. They
 // are computed without float64 and without conversions to 64 bits, which are slow on GPUs for consumers.
 #pragma once
+#include "level.h"
 #include "reduce.h"
 
 namespace neus {
 
-constexpr int CORNERS = 8, MOST_LEVELS = 64;               // the level table is passed with each launch
+constexpr int MOST_LEVELS = 64;       // the level table is passed with each launch
 constexpr long MOST_PARTS = 1 << 10;  // blocks that search for the largest number
-constexpr uint32_t HASH_Y = 2654435761u, HASH_Z = 805459861u;  // arXiv 2201.05989, eq. 4; the factor of x is 1
-
-struct Level {
-    int resolution;
-    uint32_t mask;  // of the rows, where they are hashed
-    bool dense;
-    long start;  // of its part of the table, in numbers
-};
 
 struct Grid {
     int levels, active;
@@ -32,10 +25,8 @@ inline Grid read_grid(const GridSizes &sizes) {
     grid.active = sizes.active;
     demand(grid.levels <= MOST_LEVELS, "levels of a grid", grid.levels);
     for (int l = 0; l < grid.levels; l++) {
-        const long corners = sizes.resolutions[l] + 1;
-        grid.level[l] = {sizes.resolutions[l], (uint32_t)sizes.entries[l] - 1,
-                         corners * corners * corners == sizes.entries[l], grid.size};
-        grid.size += (long)sizes.entries[l] * FEATURES;
+        grid.level[l] = Level(sizes, l, grid.size);
+        grid.size += grid.level[l].size;
     }
     return grid;
 }

@@ -1,6 +1,7 @@
 // Where the samples of rays begin and end.
 #pragma once
 #include "reduce.h"
+#include "unused.h"
 
 namespace neus {
 
@@ -44,16 +45,6 @@ __global__ inline void offsets_kernel(long rays, long samples, const int *counts
         before += counts[r];
         offsets[r + 1] = (int)(r < all ? before : used);
     }
-}
-
-// Zeros in the samples from `used[0]` on, which no ray has.
-inline void clear_unused(long samples, const int *used, int *ray_of, float *depths, float *points, float *views) {
-    each(samples, [=] __device__(long s) {
-        if (s < used[0]) return;
-        ray_of[s] = 0;
-        depths[s] = 0.f;
-        for (int axis = 0; axis < 3; axis++) points[s * 3 + axis] = views[s * 3 + axis] = 0.f;
-    });
 }
 
 }  // namespace neus

@@ -18,42 +18,8 @@ struct PatchInputs {
     __device__ int side() const { return 2 * radius + 1; }
     __device__ PatchCamera camera(int view) const { return PatchCamera(cameras + (long)CAMERA * view); }
     __device__ const unsigned char *image(int view) const { return images + (long)height * width * view; }
-};
-
-// The plane of a patch, and the intersections of the rays of its pixels with it.
-struct PatchPlane {
-    PatchCamera own;
-    float normal[3], centre[3], height;  // height: of the point above the camera, along the normal
-    int radius;
-
-    __device__ PatchPlane(const PatchInputs &in, long n) : own(in.camera(in.views[(1 + in.others) * n])), radius(in.radius) {
-        const float *point = in.points + 3 * n;
-        own.see(point, centre);
-        height = 0;
-        for (int i = 0; i < 3; i++) {
-            normal[i] = in.normals[3 * n + i];
-            height += normal[i] * (point[i] - own.position[i]);
-        }
-    }
-    // Coordinates of pixel m, its ray, and the product of normal and ray.
-    struct Pixel {
-        float x, y, ray[3], facing;
-    };
-    __device__ Pixel pixel(int m) const {
-        const int side = 2 * radius + 1;
-        Pixel at;
-        at.x = centre[0] / centre[2] + (m % side - radius);
-        at.y = centre[1] / centre[2] + (m / side - radius);
-        at.facing = 0;
-        for (int i = 0; i < 3; i++) {
-            const float *b = own.to_rays + 3 * i;
-            at.ray[i] = b[0] * at.x + b[1] * at.y + b[2];
-            at.facing += normal[i] * at.ray[i];
-        }
-        return at;
-    }
-    __device__ void place(const Pixel &at, float *found) const {
-        for (int i = 0; i < 3; i++) found[i] = own.position[i] + at.ray[i] * (height / at.facing);
+    __device__ PatchPlane plane(long n) const {
+        return PatchPlane(camera(views[(1 + others) * n]), points + 3 * n, normals + 3 * n, radius);
     }
 };
 
@@ -63,17 +29,14 @@ inline void lay_patches(const PatchInputs &in, long count, float *grey, float *p
     each(count, [=] __device__(long n) {
         power[n] = 0;
         if (!in.is_compared(n)) return;
-        const PatchPlane plane(in, n);
+        const PatchPlane plane = in.plane(n);
         const int pixels = in.side() * in.side();
         if (!(plane.centre[2] > 0)) return;
-        const float *normal = plane.normal;
-        const float length = sqrtf(normal[0] * normal[0] + normal[1] * normal[1] + normal[2] * normal[2]);
         const unsigned char *image = in.image(in.views[(1 + in.others) * n]);
         float mean = 0;
         for (int m = 0; m < pixels; m++) {
             const PatchPlane::Pixel at = plane.pixel(m);
-            const float square = at.ray[0] * at.ray[0] + at.ray[1] * at.ray[1] + at.ray[2] * at.ray[2];
-            if (!plane.own.shows(at.x, at.y) || !(at.facing < -in.grazing * length * sqrtf(square))) return;
+            if (!plane.is_seen(at, in.grazing)) return;
             const float value = grey_at(in.width, in.height, image, at.x, at.y).value;
             grey[m * count + n] = value;
             mean += value;
@@ -88,23 +51,6 @@ inline void lay_patches(const PatchInputs &in, long count, float *grey, float *p
     });
 }
 
-// Projection of pixel m of a patch to another camera; `look` returns whether it is inside the image.
-struct PatchSight {
-    float x, y, depth;
-    PatchPlane::Pixel at;
-    __device__ bool look(const PatchPlane &plane, const PatchCamera &camera, int m) {
-        float place[3], seen[3];
-        at = plane.pixel(m);
-        plane.place(at, place);
-        camera.see(place, seen);
-        depth = seen[2];
-        if (!(depth > 0)) return false;
-        x = seen[0] / depth;
-        y = seen[1] / depth;
-        return camera.shows(x, y);
-    }
-};
-
 // costs [K, N] of the pairs, and along [K, M, N], their derivatives with respect to the depths of the patches' pixels;
 // the worst cost without derivatives if a pair cannot be compared.
 inline void pair_costs(const PatchInputs &in, long count, const float *grey, const float *power, float *costs,
@@ -114,22 +60,22 @@ inline void pair_costs(const PatchInputs &in, long count, const float *grey, con
         const int k = (int)(i / count), view = in.views[(1 + in.others) * n + 1 + k];
         costs[i] = in.worst;
         if (power[n] == 0 || view < 0) return;
-        const PatchPlane plane(in, n);
+        const PatchPlane plane = in.plane(n);
         const PatchCamera camera = in.camera(view);
         const unsigned char *image = in.image(view);
         const int pixels = in.side() * in.side();
         float towards = 0, mean = 0;
         for (int j = 0; j < 3; j++) towards += plane.normal[j] * (camera.position[j] - in.points[3 * n + j]);
         if (!(towards > 0)) return;
-        PatchSight sight;
         for (int m = 0; m < pixels; m++) {
-            if (!sight.look(plane, camera, m)) return;
+            const Sight sight = plane.sight(camera, plane.pixel(m));
+            if (!sight.is_within()) return;
             mean += grey_at(in.width, in.height, image, sight.x, sight.y).value;
         }
         mean /= pixels;
         float squares = in.noise, common = 0;
         for (int m = 0; m < pixels; m++) {
-            sight.look(plane, camera, m);
+            const Sight sight = plane.sight(camera, plane.pixel(m));
             const float value = grey_at(in.width, in.height, image, sight.x, sight.y).value - mean;
             squares += value * value / pixels;
             common += value * grey[m * count + n] / pixels;
@@ -138,16 +84,11 @@ inline void pair_costs(const PatchInputs &in, long count, const float *grey, con
         if (!(cost < in.worst)) return;
         costs[i] = cost;
         for (int m = 0; m < pixels; m++) {
-            sight.look(plane, camera, m);
+            const PatchPlane::Pixel at = plane.pixel(m);
+            const Sight sight = plane.sight(camera, at);
             const Grey seen = grey_at(in.width, in.height, image, sight.x, sight.y);
-            float step[3];
-            for (int j = 0; j < 3; j++) {
-                const float *p = camera.projection + 4 * j, *ray = sight.at.ray;
-                step[j] = p[0] * ray[0] + p[1] * ray[1] + p[2] * ray[2];
-            }
-            const float slope = seen.along_x * (step[0] - sight.x * step[2]) + seen.along_y * (step[1] - sight.y * step[2]);
             const float pull = grey[m * count + n] - common / squares * (seen.value - mean);
-            along[((long)k * pixels + m) * count + n] = -slope / sight.depth * pull * scale / pixels;
+            along[((long)k * pixels + m) * count + n] = -sight.along(at.ray, seen) * pull * scale / pixels;
         }
     });
 }
@@ -172,7 +113,7 @@ inline void patch_costs(const Patches &is, long count, const float *points, cons
             return;
         }
         float sum = 0, by_point[3] = {}, by_normal[3] = {};
-        const PatchPlane plane(in, n);
+        const PatchPlane plane = in.plane(n);
         float last = 0;  // cost of the previous pair; the next is the smallest larger one, in order for ties
         for (int b = 0, last_k = -1; b < in.best; b++) {
             int next = -1;

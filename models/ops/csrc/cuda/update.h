@@ -11,11 +11,6 @@ namespace neus {
 constexpr int AT_ONCE = 32;  // variables per launch: the kernel arguments must fit into 4 KiB
 constexpr long MOST_PARTS = 1024, NUMBERS_OF_A_THREAD = 4;
 
-template <typename Vars>
-inline float *values(const Vars &vars, size_t index) {
-    return vars[index]->template ptr<float>();
-}
-
 // Number of blocks for the largest of the variables.
 template <typename Vars>
 inline long parts_of(const Vars &vars, int begin, int end) {
@@ -84,12 +79,6 @@ inline void step_readings(const Readings &layout, const Vars &inputs, const Vars
     });
 }
 
-// The inputs and outputs of a step for one parameter.
-struct Stepped {
-    const float *parameter, *gradient, *first, *second;
-    float *to, *to_first, *to_second;
-    long size;
-};
 struct SteppedSome {
     AdamStep step;
     Stepped at[AT_ONCE];
@@ -124,21 +113,7 @@ __global__ inline void restore_kernel(SteppedSome some, const bool *accepted, co
     }
 }
 
-template <typename Vars>
-inline SteppedSome stepped(const AdamStep &step, const Vars &inputs, const Vars &outputs, int begin, int end) {
-    const int count = (int)outputs.size() / 3;
-    SteppedSome some{step, {}};
-    for (int k = begin; k < end; k++) {
-        const auto in = [&](int part) { return values(inputs, 2 + part * count + k); };
-        const auto out = [&](int part) { return values(outputs, part * count + k); };
-        some.at[k - begin] = {in(0), in(1), in(2), in(3), out(0), out(1), out(2), outputs[k]->num};
-    }
-    return some;
-}
-
-// inputs = {accepted (bool), rates (one per parameter), parameters, gradients, first moments, second moments}; outputs
-// = {parameters, first moments, second moments, taken}: the old values if not accepted, or if any new one is not
-// finite.
+// Inputs and outputs as in `stepped`: the old values if not accepted, or if any new one is not finite.
 template <typename Vars>
 inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) {
     const int count = (int)outputs.size() / 3;
@@ -149,7 +124,8 @@ inline void adam(const AdamStep &step, const Vars &inputs, const Vars &outputs) 
     for (const bool restores : {false, true})
         for (int k = 0; k < count; k += AT_ONCE) {
             const int end = std::min(k + AT_ONCE, count);
-            const SteppedSome some = stepped(step, inputs, outputs, k, end);
+            SteppedSome some{step, {}};
+            for (int l = k; l < end; l++) some.at[l - k] = stepped(inputs, outputs, l);
             const dim3 blocks((unsigned)parts_of(outputs, k, end), end - k);
             if (restores)
                 launch(restore_kernel, blocks, THREADS, some, accepted, lost);

@@ -146,8 +146,9 @@ __global__ inline void composite_kernel(Canvas is, const int *seen, const Entry<
 }
 
 template <typename Form>
-inline void composite(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
+inline void composite(const Raster &raster, const typename Form::Inputs &in, const int *radii, long count,
                       const float *background, float *picture) {
+    const Canvas is{raster.width, raster.height};
     const Queue<Form> queue(is, in, radii, count);
     launch(composite_kernel<Form>, dim3((unsigned)is.tiles()), THREADS, is, queue.seen, queue.entries, background, picture);
 }
@@ -265,9 +266,10 @@ __global__ inline void composite_backward_kernel(Canvas is, const int *seen, con
 
 // The gradients of the inputs from an image and its cotangent.
 template <typename Form>
-inline void composite_backward(const Canvas is, const typename Form::Inputs &in, const int *radii, long count,
+inline void composite_backward(const Raster &raster, const typename Form::Inputs &in, const int *radii, long count,
                                const float *picture, const float *d_picture, const typename Form::Outputs &outputs) {
     constexpr int GRADIENTS = Form::GRADIENTS;
+    const Canvas is{raster.width, raster.height};
     const Queue<Form> queue(is, in, radii, count);
     Scratch<unsigned long long> total_scratch(2 * count * GRADIENTS);
     Scratch<int> lost_scratch(1);
@@ -288,41 +290,6 @@ inline void composite_backward(const Canvas is, const typename Form::Inputs &in,
         }
         Form::write(out, order[rank], values);
     });
-}
-
-inline Canvas canvas(const Raster &is) { return {is.width, is.height}; }
-
-inline void composite_ellipsoids(const Raster &is, long count, const float *means2d, const float *conics,
-                                 const float *colors, const float *opacities, const float *depths, const int *radii,
-                                 const float *background, float *picture) {
-    const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
-    composite<EllipsoidForm>(canvas(is), in, radii, count, background, picture);
-}
-
-inline void composite_ellipsoids_backward(const Raster &is, long count, const float *means2d, const float *conics,
-                                          const float *colors, const float *opacities, const float *depths, const int *radii,
-                                          const float *picture, const float *d_picture, float *d_means2d, float *d_conics,
-                                          float *d_colors, float *d_opacities, float *d_depths) {
-    const EllipsoidForm::Inputs in{means2d, conics, colors, opacities, depths};
-    composite_backward<EllipsoidForm>(canvas(is), in, radii, count, picture, d_picture,
-                                      {d_means2d, d_conics, d_colors, d_opacities, d_depths});
-}
-
-inline void composite_surfels(const Raster &is, long count, const float *means2d, const float *to_picture,
-                              const float *normals, const float *colors, const float *opacities, const float *depths,
-                              const int *radii, const float *background, float *picture) {
-    const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
-    composite<SurfelForm>(canvas(is), in, radii, count, background, picture);
-}
-
-inline void composite_surfels_backward(const Raster &is, long count, const float *means2d, const float *to_picture,
-                                       const float *normals, const float *colors, const float *opacities, const float *depths,
-                                       const int *radii, const float *picture, const float *d_picture, float *d_means2d,
-                                       float *d_to_picture, float *d_normals, float *d_colors, float *d_opacities,
-                                       float *d_depths) {
-    const SurfelForm::Inputs in{means2d, to_picture, normals, colors, opacities, depths};
-    composite_backward<SurfelForm>(canvas(is), in, radii, count, picture, d_picture,
-                                   {d_means2d, d_to_picture, d_normals, d_colors, d_opacities, d_depths});
 }
 
 }  // namespace neus

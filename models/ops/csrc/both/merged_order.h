@@ -1,8 +1,10 @@
-// The index of a sample in the merged order of two packed sets, by ray and depth. The reference is ops/march.py.
+// The merged order of two packed sets, by ray and depth. The reference is ops/march.py.
 #pragma once
 #include "device.h"
 
 namespace neus {
+
+constexpr int SAMPLES_AT_ONCE = 1024;  // of a thread
 
 // The number of ascending depths from `begin` to `end` below `depth`; with `ties`, including those equal to it.
 __device__ inline int come_before(const float *depths, int begin, int end, float depth, bool ties) {
@@ -24,6 +26,22 @@ __device__ inline int merged_place(int i, const int *offsets, const int *rays, c
     if (i >= offsets[entries - 1]) return i + (ties ? first_set : other_offsets[entries - 1]);
     const int r = rays[i];
     return i + other_offsets[r] + come_before(other_depths, other_offsets[r], other_offsets[r + 1], depths[i], ties);
+}
+
+inline void merged_order(const Merge &layout, long entries, const int *near_offsets, const int *near_rays,
+                         const float *near_depths, const int *far_offsets, const int *far_rays,
+                         const float *far_depths, int *place, int *sample) {
+    const int near = layout.near;
+    each_apart(near, SAMPLES_AT_ONCE, [=] __device__(long i) {
+        const int to = merged_place((int)i, near_offsets, near_rays, near_depths, entries, far_offsets, far_depths, false, near);
+        place[i] = to;
+        sample[to] = (int)i;
+    });
+    each_apart(layout.far, SAMPLES_AT_ONCE, [=] __device__(long i) {
+        const int to = merged_place((int)i, far_offsets, far_rays, far_depths, entries, near_offsets, near_depths, true, near);
+        place[near + i] = to;
+        sample[to] = near + (int)i;
+    });
 }
 
 }  // namespace neus

@@ -4,6 +4,8 @@
 
 namespace neus {
 
+constexpr int VERTICES_AT_ONCE = 256;  // of a thread
+
 struct AgreementInputs {
     int offsets, others, patch;
     float noise, clipped, share;
@@ -117,6 +119,15 @@ __device__ inline void vertex_scores(const AgreementInputs &in, long n, float *s
                 if (is_compared[k] && is_compared[l]) sum += pairs[o][k][l];
         scores[o] = 2 * sum / (compared * (compared - 1));
     }
+}
+
+// scores [N, offsets].
+inline void agreement(const Agreement &is, long count, const float *points, const float *normals, const float *steps,
+                      const int *patches, const int *views, const float *cameras, const int *sizes,
+                      const unsigned char *images, float *scores) {
+    const AgreementInputs in{is.offsets, is.others, is.patch, is.noise, is.clipped, is.share, points,
+                             normals,    steps,     patches,  views,    cameras,    sizes,    images};
+    each_apart(count, VERTICES_AT_ONCE, [=] __device__(long n) { vertex_scores(in, n, scores + n * in.offsets); });
 }
 
 }  // namespace neus

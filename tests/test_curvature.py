@@ -37,11 +37,6 @@ def wall(points):
     return FieldOutput(points[:, 2:] - RADIUS, points, jt.zeros(points.shape) + jt.array(np.float32([0, 0, 1])))
 
 
-def method_of(field):
-    bound = DistanceAtWeights(None, None, lambda points: field.evaluate(points).sdf)
-    return SimpleNamespace(fields=SimpleNamespace(sdf=SimpleNamespace(at_weights=lambda: bound)))
-
-
 def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     """The loss of rays that go down the z axis beside it, with samples around z = RADIUS or the sphere; seen from the
     origin with outwards = -1.
@@ -63,7 +58,8 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     samples = SimpleNamespace(positions=positions, directions=jt.array(directions), offsets=offsets)
     seen = SimpleNamespace(samples=samples, geometry=field.evaluate(positions), region_weights=jt.array(weights))
     batch, generator = SimpleNamespace(step=STEP), lambda: np.random.default_rng((0, step))
-    rendered = SimpleNamespace(rendering=seen, batch=batch, method=method_of(field), step=step, generator=generator)
+    sdf = DistanceAtWeights(None, None, lambda points: field.evaluate(points).sdf)
+    rendered = SimpleNamespace(rendering=seen, batch=batch, sdf=sdf, generator=generator)
     at = places[: RAYS * PER_RAY].reshape(RAYS, PER_RAY, 3)[:, 2]
     return curvature(rendered), np.linalg.norm(at.astype(np.float64), axis=1)
 
@@ -89,7 +85,7 @@ def test_of_a_plane_and_of_what_holds_no_surface_it_is_zero():
     assert nothing.total.item() == nothing.count.item() == nothing.mean().item() == 0.0
     # In a part of a batch without samples there is no row to read, not even one whose value does not count.
     empty = SimpleNamespace(samples=SimpleNamespace(positions=jt.zeros((0, 3))))
-    part = SimpleNamespace(method=method_of(None), rendering=empty, batch=SimpleNamespace(step=[STEP]), step=0)
+    part = SimpleNamespace(rendering=empty, batch=SimpleNamespace(step=[STEP]))
     assert curvature(part).mean().item() == 0.0
 
 

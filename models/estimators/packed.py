@@ -61,6 +61,10 @@ class PackedBatch(PixelBatch):
         anchors = self.anchors if self.anchors is None or is_last else 0
         return replace(self, **vars(super().part(start, stop)), near=near, far=far, anchors=anchors)
 
+    def rays_of_samples(self) -> tuple[Var, Var]:
+        """The ray of each sample, int32 [S], and the offsets, int32 [R + 1]."""
+        return self.near.rays, self.near.offsets
+
     def is_anchor(self) -> Var:
         """Whether each sample is an SfM point, float32 [S, 1]."""
         behind = jt.index(self.near.depths.shape, dim=0) - self.near.offsets[-1:].unsqueeze(1)

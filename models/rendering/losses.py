@@ -58,8 +58,8 @@ def free_space(rendered: OfPacked) -> Term | None:
     is_free = rendered.method.free_rays(rendered.batch)
     if is_free is None:
         return None
-    rays = rendered.batch.near.rays, rendered.batch.near.offsets
-    return mean_term("BELOW_ZERO", rendered.rendering.geometry.sdf, None, jt.array(is_free).float32(), rays)
+    counts, rays = jt.array(is_free).float32(), rendered.batch.rays_of_samples()
+    return mean_term("BELOW_ZERO", rendered.rendering.geometry.sdf, None, counts, rays)
 
 
 def sfm_points(rendered: OfPacked) -> Term | None:

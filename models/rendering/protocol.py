@@ -8,7 +8,6 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 
 from models.fields.protocol import DistanceAtWeights, RadianceFields, SurfaceFields
-from models.ops.march import PackedSamples
 from models.structs import Array, RayBatch, RaySamples, RenderOutput, SampleRequest, SurfaceOutput, Term, Var
 
 Output = TypeVar("Output", bound=RenderOutput)
@@ -18,10 +17,12 @@ Output = TypeVar("Output", bound=RenderOutput)
 class PackedRays(RayBatch, Protocol):
     """The same with packed samples; see `models.estimators.packed.PackedBatch`."""
 
-    near: PackedSamples  # those of the region
     step: float  # length of each interval
     anchors: int | None  # number of SfM points among the samples
     every: int | None  # patches are compared for one ray in so many
+
+    def rays_of_samples(self) -> tuple[Var, Var]:
+        """The ray of each sample, int32 [S], and the offsets, int32 [R + 1]."""
 
     def is_anchor(self) -> Var:
         """Whether each sample is an SfM point, float32 [S, 1]."""

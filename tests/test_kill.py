@@ -11,9 +11,9 @@ from models.checkpoints.ours import checkpoint_name
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("keep", "least"), [(0, 10), (1, 3)])
-def test_no_kill_loses_a_checkpoint_or_changes_the_losses(keep, least, tmp_path):
-    program = [sys.executable, str(ROOT / "tests/kill_harness.py"), "10", str(keep), str(tmp_path)]
+@pytest.mark.parametrize(("keep", "kills", "least"), [(0, 8, 10), (1, 4, 2)])
+def test_no_kill_loses_a_checkpoint_or_changes_the_losses(keep, kills, least, tmp_path):
+    program = [sys.executable, str(ROOT / "tests/kill_harness.py"), str(kills), str(keep), str(tmp_path)]
     done = subprocess.run(program, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stdout + done.stderr
     assert int(done.stdout.split()[-3]) >= least

@@ -156,7 +156,7 @@ def test_photographs_with_a_background_are_judged_inside_their_masks(trained, tm
 
 @pytest.mark.parametrize(("name", "extra"), [("wmask", ()), ("womask", OFFICIAL_BACKGROUND)])
 def test_a_published_checkpoint_gives_results_and_goes_on_training(name, extra, tmp_path):
-    source, settings = GOLDEN / f"official_{name}_000040.pth", (*OFFICIAL, *extra)
+    source, settings = GOLDEN / f"official_{name}_000040.pth", (*OFFICIAL, *extra, "dataset.downscale=8")
 
     def of_it(*flags, settings=settings):
         assert run(tmp_path, "--checkpoint", str(source), *flags, settings=settings) == 0

@@ -112,6 +112,12 @@ class TrainingPlan:
         """Whether the scene is photographed from within."""
         return self.region.value == INTERIOR
 
+    def state(self) -> dict[str, Any]:
+        """The plan as JSON values."""
+        values = asdict(replace(self, depth=None))
+        del values["depth"]
+        return values
+
     def lines(self) -> list[str]:
         """The table and the keys without effect, for the log."""
         width = max((len(name) for name, _ in self.rows), default=0)
@@ -120,7 +126,7 @@ class TrainingPlan:
 
 
 @dataclass(frozen=True)
-class Before:
+class EarlierPlan:
     """What a training began with, which a resume keeps; the defaults are for a new one."""
 
     region: Decision | None = None
@@ -131,7 +137,7 @@ class Before:
     step: int = 0  # finished steps
 
 
-UNSWEPT = Before(start=Decision(SPHERE))  # without depth maps, which take long
+UNSWEPT = EarlierPlan(start=Decision(SPHERE))  # without depth maps, which take long
 # Of values; those of other decisions are texts.
 VALUE_TYPES = {"exposure": bool, "largest_inv_s": float | int | None, "prune_from": float | int}
 
@@ -151,15 +157,8 @@ def decided(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier:
     return Decision(*find(), key) if choice == AUTO else Decision(choice, "", key, is_forced=True)
 
 
-def as_state(plan: TrainingPlan) -> dict[str, Any]:
-    """The plan as JSON values."""
-    values = asdict(replace(plan, depth=None))
-    del values["depth"]
-    return values
-
-
-def of_state(values: Mapping[str, Any]) -> TrainingPlan:
-    """The inverse of `as_state`; raises TypeError, ValueError or AttributeError for other values.
+def plan_from_state(values: Mapping[str, Any]) -> TrainingPlan:
+    """The inverse of `TrainingPlan.state`; raises TypeError, ValueError or AttributeError for other values.
 
     A checkpoint with such values is rejected when it is read.
     """
@@ -202,7 +201,7 @@ def decide_masks(measured: Measurements, train: TrainConfig) -> Decision:
     return Decision(GIVEN, "the scene has masks", key)
 
 
-def decide_exposure(choice: bool | Auto, measured: Measurements, before: Before) -> Decision:
+def decide_exposure(choice: bool | Auto, measured: Measurements, earlier: EarlierPlan) -> Decision:
     """Whether the exposure of each photograph is learned: if it varies between neighbouring photographs."""
 
     def find() -> tuple[bool, str]:
@@ -210,4 +209,4 @@ def decide_exposure(choice: bool | Auto, measured: Measurements, before: Before)
         reason = f"neighbouring photographs differ by {spread:.2f} stops, and at least {LEARNED_STOPS} are learned"
         return spread >= LEARNED_STOPS, reason
 
-    return decided("model.photographs.exposure", choice, find, before.exposure)
+    return decided("model.photographs.exposure", choice, find, earlier.exposure)

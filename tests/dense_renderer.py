@@ -76,7 +76,7 @@ class DenseRenderer:
 
     def render(self, rays: Rays, noise=None, ratio=1.0, background_rgb=None, depths: Var | None = None) -> Image:
         """Colours and all that the losses need."""
-        sdf, inv_s = self.fields.sdf.at_weights(), self.fields.sharpness()
+        sdf, inv_s = self.fields.sdf.bind(), self.fields.sharpness()
         depths = self.estimator.t_starts(rays, sdf.distance, noise) if depths is None else depths.detach()
         samples = self.estimator.samples_of(rays, depths, noise)
         geometry = sdf.evaluate(samples.positions)
@@ -87,9 +87,9 @@ class DenseRenderer:
         """The new depths of each round [R, K], then all depths sorted [R, N]."""
         depths = sampling.inside_depths(rays.near, rays.far, self.conf.n_samples, None)
         counts = sampling.round_counts(self.conf.n_importance, self.conf.up_sample_steps)
-        distance = self.fields.sdf.at_weights().distance
+        distance = self.fields.sdf.bind().distance
         with jt.no_grad():
-            return rounds(rays.origins, rays.directions, depths, None, distance, counts, sampling.FIRST_INV_S)
+            return rounds(rays.origins, rays.directions, depths, None, distance, counts, sampling.ROUND_INV_S)
 
 
 def training_losses(image: Image, target: Var, mask: Var, conf, names=("color", "eikonal", "mask")) -> dict[str, Var]:
@@ -157,7 +157,7 @@ def roughen(field, seed, size=0.1):
 
 def distance_of(field, points):
     """Signed distances [P, 1] of a field at points [P, 3]."""
-    return field.at_weights().distance(jt.array(points))
+    return field.bind().distance(jt.array(points))
 
 
 def tiny_fields(seed=0, with_background=False):

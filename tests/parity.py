@@ -138,7 +138,7 @@ def field_rows(golden: Golden) -> list[Row]:
     values = {"sdf": out.sdf, "feature": out.feature, "gradient": out.gradient}
     values |= {
         "color": color(points, gradient, directions, feature),
-        "sdf (value only)": sdf.at_weights().distance(points),
+        "sdf (value only)": sdf.bind().distance(points),
     }
     if "nerf" in golden.networks and "field/nerf_points" in golden.arrays:
         found = golden.networks["nerf"](jt.array(golden["field/nerf_points"]), directions)

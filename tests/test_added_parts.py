@@ -55,7 +55,7 @@ class Sphere(jt.nn.Module):
         self.radius = jt.array(np.float32([block.radius]))
         self.shade = jt.array(generator.normal(size=block.channels).astype(np.float32))
 
-    def at_weights(self):
+    def bind(self):
         return self
 
     def activate(self, first, progress):

@@ -33,14 +33,14 @@ def test_rays_that_the_background_limits_leave_no_samples_unused(share, monkeypa
     assert counts.rays > 0.9 * len(batch) and 0.7 * 512 < counts.far <= far == 512
     for count, size in ((counts.near, budget), (counts.walked, walked), (counts.asked, asked)):
         assert count <= size <= 1.3 * count + ROUNDED_TO
-    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.near.points.shape[0]
+    assert budget < 8192 * (1 - share) and samples == budget + share * 8192 == batch.region.points.shape[0]
 
 
 def test_rays_that_the_region_limits_leave_no_samples_unused():
     trainer = trained("model.packed.samples=1024", "model.open.samples=65536", steps=0)
     _, sizes, counts = settled(trainer)
     assert sizes.samples == 1024 and 0.7 * sizes.visible < counts.near
-    assert counts.far <= sizes.far_visible <= 1.3 * counts.far + ROUNDED_TO < 65536
+    assert counts.far <= sizes.background_visible <= 1.3 * counts.far + ROUNDED_TO < 65536
 
 
 @pytest.mark.parametrize("settings", [LIMITED, ("model.packed.samples=1024",)], ids=["background", "region"])

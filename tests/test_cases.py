@@ -107,7 +107,7 @@ def test_the_exit_status_tells_which_signal_stopped_the_queue(signum, tmp_path, 
         signal.raise_signal(signum)
         return cases.Outcome(case, cases.NOT_BEGUN)
 
-    monkeypatch.setattr(cases._Work, "train", train)
+    monkeypatch.setattr(cases._CaseTrainer, "train", train)
     handlers = {one: signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         assert exp_runner.main(flags(tmp_path)) == 128 + signum and begun == ["A"]

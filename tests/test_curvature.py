@@ -12,7 +12,7 @@ from test_fast_parts import assert_learns, field_of
 from trainings import trainer_of
 
 from data.prepare.load import load_scene
-from models.fields.protocol import DistanceAtWeights
+from models.fields.protocol import BoundDistance
 from models.machine.backend import jt
 from models.methods.conf import load_config
 from models.rendering.losses import LOSSES, curvature
@@ -58,7 +58,7 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     samples = SimpleNamespace(positions=positions, directions=jt.array(directions), offsets=offsets)
     seen = SimpleNamespace(samples=samples, geometry=field.evaluate(positions), region_weights=jt.array(weights))
     batch, generator = SimpleNamespace(step=STEP), lambda: np.random.default_rng((0, step))
-    sdf = DistanceAtWeights(None, None, lambda points: field.evaluate(points).sdf)
+    sdf = BoundDistance(None, None, lambda points: field.evaluate(points).sdf)
     rendered = SimpleNamespace(rendering=seen, batch=batch, sdf=sdf, generator=generator)
     at = places[: RAYS * PER_RAY].reshape(RAYS, PER_RAY, 3)[:, 2]
     return curvature(rendered), np.linalg.norm(at.astype(np.float64), axis=1)
@@ -100,7 +100,7 @@ def test_table_and_network_learn_from_it():
         value.start_grad()
 
     def loss():
-        term, _ = term_of(module.at_weights())
+        term, _ = term_of(module.bind())
         assert term.count.item() > RAYS / 2
         return term.total
 

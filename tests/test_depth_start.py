@@ -18,7 +18,7 @@ from data.parsed_scene import SparsePoints
 from data.scenes.readers.neus import write_neus_scene
 from models.checkpoints import measurements
 from models.methods.conf import load_config
-from models.plan import Before
+from models.plan import EarlierPlan
 
 pytestmark = pytest.mark.slow
 DEPTH = (*OPEN, *SHORT, "model.open.prune_from=auto", "model.open.depth_until=0.25")
@@ -34,7 +34,7 @@ def scene():
 
 
 def begun(scene, *settings):
-    trainer = trainer_of(load_config(CONF, "sphere", [*DEPTH, *settings]), scene, before=Before())
+    trainer = trainer_of(load_config(CONF, "sphere", [*DEPTH, *settings]), scene, before=EarlierPlan())
     trainer.model.begin()
     return trainer, trainer.model.plan.start
 
@@ -49,7 +49,7 @@ def test_the_surface_begins_where_the_depth_maps_show_it(scene):
     outer = estimator.distances((1.4 * fused).astype(np.float32))
     assert (inner < 0).mean() > 0.9 and (outer > 0).mean() > 0.9
     assert trainer.model.sharpness() == pytest.approx(60, rel=1e-3)
-    assert estimator.first_pruning == pytest.approx(0.05 * 8)
+    assert estimator.pruner.first_step == pytest.approx(0.05 * 8)
 
 
 def test_points_of_depth_maps_are_used_first_and_sfm_points_later(scene):
@@ -76,7 +76,7 @@ def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):
     plain = tuple(np.full_like(image, 90) for image in scene.images)  # without texture
     trainer, start = begun(replace(scene, images=plain))
     assert (start.value, start.reason) == ("sphere", "too few pixels have a depth")
-    assert trainer.model.estimator.first_pruning == pytest.approx(0.2 * 8)
+    assert trainer.model.estimator.pruner.first_step == pytest.approx(0.2 * 8)
 
 
 @pytest.fixture(scope="module")

@@ -84,7 +84,7 @@ def test_references_multiply_batches_of_equal_length_as_a_card_asks(monkeypatch)
             kernels()[name](*made.arguments)
 
 
-@pytest.mark.parametrize("name", ["adam", "readings", "packed_sum", "march", "patch_costs"])
+@pytest.mark.parametrize("name", ["adam", "readings", "composite", "march", "patch_costs"])
 def test_native_forms_are_those_of_their_references(name):
     if kernels()[name].is_native:
         error, count = doctor_operations.difference(kernels()[name], example(name, 1))

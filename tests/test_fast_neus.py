@@ -130,7 +130,7 @@ def test_cells_that_lose_the_object_are_not_believed():
     model = trainer.model
     hull = model.estimator.grid.hull
     model.estimator.grid.update(np.ones(hull.sum(), bool), np.zeros(hull.sum(), bool))
-    assert model.estimator.lost_share() == 1.0
+    assert model.estimator.pruner.lost_share() == 1.0
     assert on_host(trainer.sampler.next()).offsets[-1] == 0
     assert on_host(trainer.sampler.next()).offsets[-1] > 0  # once that was seen
     np.testing.assert_array_equal(model.estimator.grid.cells == OCCUPIED, hull)
@@ -150,7 +150,7 @@ def test_a_pruning_that_changes_much_is_accounted_for(trainer, caplog):
             patch.setattr(
                 estimator, "prune", lambda is_empty=is_empty: estimator.grid.update(is_empty, ~is_empty & False)
             )
-            patch.setattr(estimator, "lost_share", lambda: 0.01)
+            patch.setattr(estimator.pruner, "lost_share", lambda: 0.01)
             estimator.before_step(4)
         assert len(caplog.messages) == lines
         if lines:

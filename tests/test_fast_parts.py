@@ -25,7 +25,7 @@ def field_of(**changed):
 
 def evaluated(field, points):
     with jt.no_grad():
-        return field.at_weights().evaluate(jt.array(points))
+        return field.bind().evaluate(jt.array(points))
 
 
 def assert_learns(field, loss, width):
@@ -70,7 +70,7 @@ def test_the_field_is_the_papers_whatever_levels_are_read():
         gradient = slope[:, :3] + np.einsum("pc,pca->pa", slope[:, 3:], slopes)
         found = evaluated(field, points)
         with jt.no_grad():
-            alone = field.at_weights().distance(jt.array(points)).numpy()
+            alone = field.bind().distance(jt.array(points)).numpy()
         np.testing.assert_allclose(found.sdf.numpy(), expected[:, :1], atol=2e-5)
         np.testing.assert_allclose(alone, expected[:, :1], atol=2e-5)
         np.testing.assert_allclose(found.feature.numpy(), expected[:, 1:], atol=2e-5)
@@ -162,7 +162,7 @@ def test_table_and_network_learn_from_the_gradient():
     field.lin0.weight.start_grad()
 
     def loss():
-        return (field.at_weights().evaluate(points).gradient.sqr().sum(dim=1) - 1).sqr().mean()
+        return (field.bind().evaluate(points).gradient.sqr().sum(dim=1) - 1).sqr().mean()
 
     assert_learns(field, loss, 1e-3)
 

@@ -26,7 +26,7 @@ from models.config.hocon import parse_tree
 from models.config.strict import ConfigError
 from models.mesh.mesh import read_mesh
 from models.methods.conf import load_config
-from models.plan import PLAN_KEY, TrainingPlan, as_state, of_state
+from models.plan import PLAN_KEY, TrainingPlan, plan_from_state
 from models.results.surface_metrics import read_ground_truth
 from models.training.checkpoint import CheckpointError
 
@@ -190,8 +190,8 @@ PLAN_CHANGES = {
 
 @pytest.mark.parametrize(("key", "value"), [(key, value) for key, values in PLAN_CHANGES.items() for value in values])
 def test_a_plan_of_wrong_types_is_rejected_when_the_checkpoint_is_read(key, value, tmp_path):
-    whole, path = json.loads(json.dumps(as_state(TrainingPlan()))), tmp_path / "ckpt_000003.safetensors"
-    assert of_state(whole).exposure == TrainingPlan().exposure
+    whole, path = json.loads(json.dumps(TrainingPlan().state())), tmp_path / "ckpt_000003.safetensors"
+    assert plan_from_state(whole).exposure == TrainingPlan().exposure
     checkpoint = make_checkpoint()
     path.write_bytes(encoded(type(checkpoint)(**{**vars(checkpoint), "state": {PLAN_KEY: {**whole, key: value}}})))
     with pytest.raises(CheckpointError, match="the plan in its state is invalid"):

@@ -57,10 +57,10 @@ def test_a_disk_that_does_not_answer_for_a_while_ends_nothing(tmp_path, monkeypa
     lock = FolderLock(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr("data.io.lock.os.lstat", failing)
-        assert lock.confirm()
+        assert lock.ensure()
     shutil.rmtree(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr("data.io.lock.open_regular", failing)
-        assert lock.confirm() and lock.confirm()
-    assert not lock.confirm() and lock.confirm()
+        assert lock.ensure() and lock.ensure()
+    assert not lock.ensure() and lock.ensure()
     lock.release()

@@ -80,7 +80,7 @@ def test_pruning_that_rays_would_lose_the_surface_by_is_put_off(monkeypatch):
 
 def test_after_a_collapse_no_cell_is_pruned_until_the_step_it_was_seen_at(trainer):
     assert trainer.model.after_collapse(5) == ", and no cells are pruned before step 5"
-    assert trainer.model.estimator.first_pruning == 5 and trainer.model.buffers()["prunes_after"] == 5
+    assert trainer.model.estimator.pruner.first_step == 5 and trainer.model.buffers()["prunes_after"] == 5
 
 
 def shells(*radii):
@@ -132,14 +132,14 @@ def test_without_masks_the_step_size_is_at_least_the_blur_of_the_surface(monkeyp
     for setting, size in (("blur_step=0", 0.01), ("blur_step=1e6", trainer.model.estimator.conf.first_step)):
         model = trained(*settings, f"model.open.{setting}", steps=3).model.estimator
         assert model.step_size == pytest.approx(size, rel=1e-6)
-        assert model.resolving_step() == pytest.approx(size, rel=1e-2)
+        assert model.resolving_step_size() == pytest.approx(size, rel=1e-2)
 
 
 def test_with_masks_the_step_size_is_scheduled_and_the_bound_hides_no_nan(monkeypatch):
     monkeypatch.setattr(PackedConfig, "steps_until", 0.01)
     trainer = trained("train.mask_weight=0.5", "model.open.blur_step=1e6")
     estimator, variance = trainer.model.estimator, trainer.model.fields.sharpness.variance
-    assert estimator.step_size == estimator.conf.last_step == estimator.resolving_step()
+    assert estimator.step_size == estimator.conf.last_step == estimator.resolving_step_size()
     for bad in (np.nan, np.inf):
         variance.update(jt.array(np.float32([bad])))
         variance.start_grad()

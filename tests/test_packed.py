@@ -6,7 +6,7 @@ from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
-from models.ops.volrend import packed_sum, packed_weights, section_alpha
+from models.ops.volrend import alpha_from_sdf, composite, weights_from_alpha
 
 SPARE = 3  # samples at the end that belong to no ray
 LENGTHS = {
@@ -46,8 +46,8 @@ def render64(alpha, values, offsets):
 
 def render(alpha, values, lengths, opaque=0.0):
     offsets = jt.array(offsets_of(lengths))
-    weights, left = packed_weights(jt.array(alpha), offsets, opaque)
-    sums = packed_sum(weights, jt.array(values), offsets)
+    weights, left = weights_from_alpha(jt.array(alpha), offsets, opaque)
+    sums = composite(weights, jt.array(values), offsets)
     return [value.numpy() for value in (weights, left, sums)]
 
 
@@ -78,8 +78,8 @@ def test_gradients_are_those_of_finite_differences(form, wall):
     offsets, rng = offsets_of(lengths), np.random.default_rng(3)
     cotangents = [rng.normal(size=s).astype(np.float32) for s in (alpha.shape, (len(lengths), 1), (len(lengths), 4))]
     x, colours = jt.array(alpha), jt.array(values)
-    weights, left = packed_weights(x, jt.array(offsets), 0.0)
-    found = (weights, left, packed_sum(weights, colours, jt.array(offsets)))
+    weights, left = weights_from_alpha(x, jt.array(offsets), 0.0)
+    found = (weights, left, composite(weights, colours, jt.array(offsets)))
     loss = sum((a * jt.array(b)).sum() for a, b in zip(found, cotangents, strict=True))
 
     def loss64(a, v):
@@ -102,7 +102,7 @@ def test_the_opacity_of_sections_and_its_gradients(form, ratio):
     values = [rng.normal(size=(50, 1)) * 0.1, rng.uniform(-1.2, 1.2, (50, 1)), rng.uniform(0.005, 0.05, (50, 1))]
     values, cotangent = [v.astype(np.float32) for v in (*values, np.array([30.0]))], rng.normal(size=(50, 1))
     given = [jt.array(value) for value in values]
-    alpha = section_alpha(*given, ratio)
+    alpha = alpha_from_sdf(*given, ratio)
     np.testing.assert_allclose(alpha.numpy(), alpha64(*values, ratio), atol=1e-5)
     assert (alpha.numpy() >= 0).all() and (alpha.numpy() <= 1).all()
     found = jt.grad((alpha * jt.array(cotangent.astype(np.float32))).sum(), [given[0], given[1], given[3]])
@@ -118,7 +118,7 @@ def test_far_inside_and_far_outside_opacities_and_gradients_are_finite(form):
     # As many as fill vectors: there the compiler's fast maths is another than for a few.
     sdf = jt.array(np.repeat(np.float32([[-1e4], [-5.0], [5.0], [1e4]]), 40, axis=0))
     cos, lengths, inv_s = -jt.ones((160, 1)), jt.ones((160, 1)) * 0.01, jt.array([5000.0])
-    alpha = section_alpha(sdf, cos, lengths, inv_s, 1.0)
+    alpha = alpha_from_sdf(sdf, cos, lengths, inv_s, 1.0)
     assert np.allclose(alpha.numpy().reshape(4, 40).T, [1, 1, 1e-5, 1e-5], atol=1e-6)
     assert all(np.isfinite(v.numpy()).all() for v in jt.grad(alpha.sum(), [sdf, cos, inv_s]))
 
@@ -129,7 +129,7 @@ def test_sums_are_the_same_bits_for_any_number_of_threads(openmp_threads):
     for threads in (1, 2, 3, 5):
         openmp_threads(threads)
         inv_s, x = jt.array([50.0]), jt.array(0.1 * sdf)
-        alpha = section_alpha(x, jt.array(cos), jt.ones((20000, 1)) * 0.01, inv_s, 1.0)
-        weights, _ = packed_weights(alpha, jt.array(np.arange(0, 20001, 20).astype(np.int32)))
+        alpha = alpha_from_sdf(x, jt.array(cos), jt.ones((20000, 1)) * 0.01, inv_s, 1.0)
+        weights, _ = weights_from_alpha(alpha, jt.array(np.arange(0, 20001, 20).astype(np.int32)))
         found.append([v.numpy().tobytes() for v in (weights, *jt.grad(weights.sqr().sum(), [x, inv_s]))])
     assert all(other == found[0] for other in found)

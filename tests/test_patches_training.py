@@ -37,11 +37,11 @@ def test_losses_and_gradients_do_not_depend_on_the_chunk(trainer, chunk, every):
 def chosen_by_the_host(model, batch):
     """Sum and number of the costs of the patches that numpy chooses."""
     fields, samples = model.fields, model.estimator.sample(SampleRequest(batch.rays, batch))
-    geometry = fields.sdf.at_weights().evaluate(samples.positions)
+    geometry = fields.sdf.bind().evaluate(samples.positions)
     seen = render_surface(fields.color, fields.sharpness(), samples, geometry, NO_ANNEALING, None)
     values = [value.numpy() for value in (seen.geometry.sdf, seen.geometry.gradient, seen.region_weights)]
     samples, patches = on_host(batch), model.patches
-    reach = batch.step
+    reach = batch.step_size
     at, rays = sought(*values, samples.points, samples.directions, samples.offsets, batch.every, reach)
     (sdf, normals, _), directions = [value[at] for value in values], samples.directions[at]
     points = samples.points[at] - directions * sdf / (normals * directions).sum(axis=1, keepdims=True)

@@ -77,7 +77,7 @@ def test_the_gradients_of_parts_add_up_to_that_of_the_batch(conf):
         total = GradientSum(
             trainer.model, *group.share(batch, noise), trainer.finished_steps, trainer.optimizer.parameters
         )
-        for part in total.chunks(100):
+        for part in total.prepare_chunks(100):
             total.add(part)
         return total.result()
 

@@ -20,7 +20,7 @@ from models.checkpoints.ours import StateError, check_state
 from models.config.hocon import migrate
 from models.methods.conf import flat, load_config
 from models.methods.registry import decide
-from models.plan import DEPTH_MAPS, Before, Decision, as_state, of_state
+from models.plan import DEPTH_MAPS, Decision, EarlierPlan, plan_from_state
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
 from models.results.plan_rows import with_table
@@ -100,7 +100,7 @@ def test_the_table_names_what_a_forced_key_takes_away_and_when_losses_count(demo
         return dict(with_table(plan, made.model, made.train, weights, flat(made)).rows)[name]
 
     noise = on_noise(with_points(replace(demo, masks=None)))
-    from_depth = Before(start=Decision(DEPTH_MAPS), step=1000)
+    from_depth = EarlierPlan(start=Decision(DEPTH_MAPS), step=1000)
     assert row("points", noise, before=from_depth).startswith("of the depth maps first, then given")
     assert row("points", noise, "train.points_weight=0", before=from_depth) == "none [forced by train.points_weight]"
     assert "forced by train.mask_weight" in row("masks", noise, WITHOUT)
@@ -122,7 +122,7 @@ def test_a_resume_keeps_what_the_training_began_with_and_refuses_another_value(d
 
 def test_a_saved_plan_is_read_back_equal_and_a_damaged_one_is_a_sentence(demo):
     plan = replace(plan_of(demo), rows=[["masks", "given"]], unused=["model.open"])
-    assert of_state(as_state(plan)) == plan
+    assert plan_from_state(plan.state()) == plan
     with pytest.raises(StateError, match="the plan in its state is invalid"):
         check_state({"plan": {"masks": {"colour": "red"}}})
 
@@ -133,7 +133,7 @@ def test_a_training_prints_its_plan_and_the_keys_without_effect(tmp_path, capsys
     settings = (*OPEN, *SHORT, f"dataset.data_dir={tmp_path}/scene", 'dataset.test_dir=""', "train.mask_weight=0.5")
     assert run_conf(CONF, tmp_path / "exp", "--case", "x", settings=settings) == 0
     out = capsys.readouterr().out
-    saved_plan = of_state(saved(tmp_path / "exp", 8).state["plan"])
+    saved_plan = plan_from_state(saved(tmp_path / "exp", 8).state["plan"])
     assert len(saved_plan.rows) == 10 and all(line in out for line in saved_plan.lines())
     assert "keys without effect here: model.open, model.density_grid" in out
     assert "Training plan" in (tmp_path / "exp/report.html").read_text()

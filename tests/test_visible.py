@@ -38,14 +38,14 @@ class Counted:
         self.points += int(others[-1].numpy().sum()) if is_some else points.shape[0]
         return self.network(points, *others)
 
-    def at_weights(self):
+    def bind(self):
         return self
 
     evaluate = __call__
 
     def distance(self, points):
         self.points += points.shape[0]
-        return self.network.at_weights().distance(points)
+        return self.network.bind().distance(points)
 
 
 def renderers(n_outside, farther=0.0, variance=0.3):

@@ -30,14 +30,14 @@ from models.methods.conf import ExperimentConfig
 from models.methods.protocol import Batch, Model
 from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples
-from models.plan import UNSWEPT, Before, wants_masks
+from models.plan import UNSWEPT, wants_masks
 from models.rendering.terms import binary_mask
 from models.training.trainer import Trainer
 
 Gradients = tuple[dict[str, float], dict[str, np.ndarray]]
 
 
-def trainer_of(conf: ExperimentConfig, scene: Scene | None = None, steps: int = 0, before: Before = UNSWEPT) -> Trainer:
+def trainer_of(conf: ExperimentConfig, scene: Scene | None = None, steps: int = 0, before=UNSWEPT) -> Trainer:
     """A trainer of a conf on its scene, or on one that is loaded already, after some steps; without depth maps."""
     scene = scene or load_scene(conf.dataset)
     model = build_model(
@@ -141,7 +141,7 @@ def on_host(batch):
     """The arrays of the samples of the region, and those of the background as `far`."""
     near, far = (
         None if one is None else SimpleNamespace(**{name: value.numpy() for name, value in vars(one).items()})
-        for one in (batch.near, batch.far)
+        for one in (batch.region, batch.background)
     )
     near.far = far
     return near

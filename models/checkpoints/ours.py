@@ -21,7 +21,7 @@ from safetensors.numpy import save
 from data.errors import INVALID, reason
 from data.io.files import make_folder, write_atomically
 from models.machine.available import available_bytes
-from models.plan import PLAN_KEY, of_state
+from models.plan import PLAN_KEY, plan_from_state
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 
 FORMAT = "neus-jittor"
@@ -144,7 +144,7 @@ _VALID: dict[str, Callable[[Any], bool]] = {
     DATA_KEY: lambda value: (
         value.keys() <= {*SCENE_TABLES} and all(_are_numbers(table.values()) for table in value.values())
     ),
-    PLAN_KEY: lambda value: of_state(value) is not None,
+    PLAN_KEY: lambda value: plan_from_state(value) is not None,
 }
 
 

@@ -30,11 +30,11 @@ from models.plan import (
     NONE,
     PLAN_KEY,
     SPHERE,
-    Before,
     Decision,
+    EarlierPlan,
     TrainingPlan,
     decide_masks,
-    of_state,
+    plan_from_state,
     wants_masks,
 )
 from models.training.checkpoint import Checkpoint, CheckpointError
@@ -104,9 +104,9 @@ class SceneOfModel:
     def plan(self) -> TrainingPlan:
         """The plan of the checkpoint; decided again for checkpoints without one."""
         if PLAN_KEY in self._checkpoint.state:
-            return of_state(self._checkpoint.state[PLAN_KEY])
-        conf, before = self._conf, replace(began_with(self._checkpoint), step=self._conf.train.end_iter)
-        return decide(conf.model, conf.train, measured(self.scene), before)
+            return plan_from_state(self._checkpoint.state[PLAN_KEY])
+        conf, earlier = self._conf, replace(earlier_plan(self._checkpoint), step=self._conf.train.end_iter)
+        return decide(conf.model, conf.train, measured(self.scene), earlier)
 
 
 # Largest differences of the numbers of `_data` between machines and sizes: levels of 255; radii, parts of an axis and
@@ -239,20 +239,20 @@ def require_same_masks(checkpoint: Checkpoint, scene: Scene, conf: ExperimentCon
 def trained_masks(checkpoint: Checkpoint) -> str | None:
     """The masks of a training by occupancy sampling; None if its checkpoint, of an earlier version, does not tell."""
     if PLAN_KEY in checkpoint.state:
-        return of_state(checkpoint.state[PLAN_KEY]).masks.value
+        return plan_from_state(checkpoint.state[PLAN_KEY]).masks.value
     if BACKDROP in checkpoint.buffers or BACKGROUND_NETWORK in checkpoint.tensors:
         return DERIVED if BACKDROP in checkpoint.buffers else NONE
     return GIVEN if "sdf_network_fine" in checkpoint.tensors else None
 
 
-def began_with(checkpoint: Checkpoint | None) -> Before:
+def earlier_plan(checkpoint: Checkpoint | None) -> EarlierPlan:
     """What a training that is resumed began with; for earlier versions, what its tensors tell."""
     if checkpoint is None:
-        return Before()
+        return EarlierPlan()
     if PLAN_KEY in checkpoint.state:
-        plan = of_state(checkpoint.state[PLAN_KEY])
-        return Before(plan.region, plan.background, plan.start, plan.exposure, plan.depth_views, checkpoint.step)
+        plan = plan_from_state(checkpoint.state[PLAN_KEY])
+        return EarlierPlan(plan.region, plan.background, plan.start, plan.exposure, plan.depth_views, checkpoint.step)
     from_depth = checkpoint.buffers.get("starts_from_depth", [False])[0]
     start = Decision(DEPTH_MAPS if from_depth else SPHERE, "as in the checkpoint")
     exposure = Decision("exposure" in checkpoint.tensors, "as in the checkpoint")
-    return Before(start=start, exposure=exposure, step=checkpoint.step)
+    return EarlierPlan(start=start, exposure=exposure, step=checkpoint.step)

@@ -80,7 +80,7 @@ def run_cases(arguments: Arguments) -> int:
     """Train all scenes; returns the exit status."""
     names = ranks.scenes_of_job(scenes_of(arguments.values.cases), os.environ)
     _require_folders(arguments, names)
-    group, work, outcomes = joined(), _Work(arguments), []
+    group, work, outcomes = joined(), _CaseTrainer(arguments), []
     hush(False)  # each process tells of its scenes
     for name in names[group.place.rank :: group.size]:
         if not work.stopped_by:
@@ -122,7 +122,7 @@ def _require_folders(arguments: Arguments, names: Sequence[str]) -> None:
         folders[folder] = name
 
 
-class _Work:
+class _CaseTrainer:
     """Trains scenes, one at a time; a signal stops the current training, which saves its state, and the queue."""
 
     def __init__(self, arguments: Arguments) -> None:

@@ -247,16 +247,16 @@ class _Makers(Inputs):
 
     # rendering and losses
 
-    def section_alpha(self) -> Example:
+    def alpha_from_sdf(self) -> Example:
         sdf, cos, lengths = self.normal(POINTS, 1, size=0.05), self.normal(POINTS, 1), self.uniform(0.01, 0.1)
         inv_s = as_var([40.0])
         return Example((sdf, cos, lengths, inv_s, 0.7), (sdf, cos, inv_s))
 
-    def packed_weights(self) -> Example:
+    def weights_from_alpha(self) -> Example:
         alpha = self.uniform(0.0, 0.5)
         return Example((alpha, jt.array(self.offsets())), (alpha,))
 
-    def packed_sum(self) -> Example:
+    def composite(self) -> Example:
         weights, values = self.normal(POINTS, 1), self.normal(POINTS, 5)
         return Example((weights, values, jt.array(self.offsets())), (weights, values))
 
@@ -312,7 +312,7 @@ class _Makers(Inputs):
         photographs = (as_var(rows), jt.array(np.array(sizes, np.int32)), jt.array(pixels.astype(np.uint8)))
         return Example((points, normals, steps, *whole, *photographs, Agreement(5, 4, 8)))
 
-    def sharpness(self) -> Example:
+    def inv_s_of(self) -> Example:
         variance = self.normal(1, size=0.2)
         return Example((variance,), (variance,))
 

@@ -25,7 +25,7 @@ from data.scenes.readers.neus import CAMERA_FILE, read_neus
 from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
 from models.commands.command import Selected
 from models.methods.conf import ExperimentConfig
-from models.plan import LEAST_STEPS, Before
+from models.plan import LEAST_STEPS, EarlierPlan
 from models.requests import AUTO, TEXTURE, MeshRequest
 from models.results.experiment import CHECKPOINTS
 from models.results.report.reconstruction import pixel_size
@@ -301,7 +301,7 @@ def timed_plan(
 
     scene = training_scene(conf)
     with ends_at(lambda: time.perf_counter() + DEPTH * given.seconds):
-        decided = decide(conf.model, conf.train, measured(scene), Before())
+        decided = decide(conf.model, conf.train, measured(scene), EarlierPlan())
     say("measuring the time of a step (Jittor compiles each kernel at its first use, once per machine)")
     pace = measured_pace(conf.model, conf.train, scene, decided, MEASURING * given.seconds)
     given = replace(given, compiling=on_cold_cache(so_far()))

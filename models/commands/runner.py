@@ -20,7 +20,7 @@ from models.machine.ranks import joined
 from models.mesh.extraction import EmptySurfaceError
 from models.methods.conf import flat, to_hocon
 from models.methods.registry import build_model
-from models.plan import LEAST_STEPS, PLAN_KEY, as_state
+from models.plan import LEAST_STEPS, PLAN_KEY
 from models.requests import NETWORK, MeshRequest
 from models.results.callback import FINISHED, STOPPED, TRAINING, Callback, Callbacks
 from models.results.context import EvalContext, ResultChunks, log_inputs
@@ -151,7 +151,7 @@ class Runner:
 
     def _steps(self, interrupts: Interrupts, bar: Bar) -> None:
         """Take the remaining steps, until a signal arrives."""
-        with joined().until(lambda: interrupts.received is not None), interrupts.of_a_compiler():
+        with joined().until(lambda: interrupts.received is not None), interrupts.ignoring_killed_compiler():
             while self.step < self.conf.end_iter and interrupts.received is None:
                 if self.step + 1 >= LEAST_STEPS and seconds_left() <= 0:
                     last, self.conf = self.conf.end_iter, replace(self.conf, end_iter=self.step + 1)
@@ -175,7 +175,7 @@ class Runner:
 
     def _after_step(self, output: BatchGradient, bar: Bar) -> None:
         """Actions due after a step, including a skipped one."""
-        if not self.experiment.confirm():
+        if not self.experiment.ensure_folder():
             self.log.close()  # the event file was deleted too; the next scalars open another one
             folder = self.experiment.folder
             self.log.warn(f"the folder {folder} or its lock was deleted during training; it is created again")
@@ -279,6 +279,6 @@ class Runner:
 
     def _state(self) -> dict[str, Any]:
         """The entries of a checkpoint's state besides those of the trainer."""
-        state = {"conf": to_hocon(self.experiment.conf), PLAN_KEY: as_state(self.experiment.plan)}
+        state = {"conf": to_hocon(self.experiment.conf), PLAN_KEY: self.experiment.plan.state()}
         state |= chunk_state(self.conf, self.trainer.ray_chunk, self.trainer.parts) | {"seconds": self._seconds()}
         return state | self._scene_state

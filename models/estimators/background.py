@@ -170,6 +170,6 @@ class MergedBackground:
         """Weights of all samples [S + F, 1] -> weights of the region [S, 1]."""
         return weights[self.place[: self.region]]
 
-    def _merged(self, near: Var, far: Var) -> Var:
+    def _merged(self, region: Var, background: Var) -> Var:
         """Values of the samples [S, C] and [F, C] in merged order [S + F, C]."""
-        return permuted(jt.concat([near, far], dim=0), self.place, self.sample)
+        return permuted(jt.concat([region, background], dim=0), self.place, self.sample)

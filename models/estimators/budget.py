@@ -21,9 +21,16 @@ FIRST_PER_RAY = 16.0  # assumed samples per pixel of the first batch
 UNCOUNTED = {"cpu": 0, "cuda": 1}
 # Numbers of a batch, over the rays that fit the budget: rays, rays with samples, visible and all traversed samples of
 # the region, and the same two of the background, if there is one. The names are those in checkpoints.
-COUNTED = RAYS, HITS, VISIBLE, TRAVERSED, FAR_VISIBLE, FAR_TRAVERSED = "rays", "hits", "near", "walked", "far", "asked"
+COUNTED = RAYS, HITS, VISIBLE, TRAVERSED, BACKGROUND_VISIBLE, BACKGROUND_TRAVERSED = (
+    "rays",
+    "hits",
+    "near",
+    "walked",
+    "far",
+    "asked",
+)
 # Mean numbers per ray of a batch, from which a later one is sized.
-FIRST = dict.fromkeys((VISIBLE, TRAVERSED, FAR_VISIBLE, FAR_TRAVERSED), FIRST_PER_RAY) | {HITS: 1.0}
+FIRST = dict.fromkeys((VISIBLE, TRAVERSED, BACKGROUND_VISIBLE, BACKGROUND_TRAVERSED), FIRST_PER_RAY) | {HITS: 1.0}
 
 
 class Sizes(NamedTuple):
@@ -32,8 +39,8 @@ class Sizes(NamedTuple):
     samples: int
     traversed: int
     visible: int
-    far_traversed: int = 0
-    far_visible: int = 0
+    background_traversed: int = 0
+    background_visible: int = 0
 
     @property
     def free(self) -> int:
@@ -44,11 +51,16 @@ class Sizes(NamedTuple):
 class SampleBudget:
     """Sizes the next batch by the sample counts of the last ones."""
 
-    def __init__(self, samples: int, far_samples: int, has_hidden: bool, when_blind: Callable[[], None]) -> None:
+    def __init__(self, samples: int, background_samples: int, has_hidden: bool, when_blind: Callable[[], None]) -> None:
         """Maximum numbers of samples of a batch, of region and background; `has_hidden`: hidden ones are removed;
         `when_blind` is called when none of the rays of a batch has samples.
         """
-        self.samples, self.far_samples, self.has_hidden, self._when_blind = samples, far_samples, has_hidden, when_blind
+        self.samples, self.background_samples, self.has_hidden, self._when_blind = (
+            samples,
+            background_samples,
+            has_hidden,
+            when_blind,
+        )
         self.per_ray = dict(FIRST)
         self.empty_batches = 0  # consecutive ones without samples
         self.counts: list[Later | dict[str, int]] = []  # of the last batches, not considered yet
@@ -60,20 +72,20 @@ class SampleBudget:
         `free` is the number of samples that belong to no ray. On the CPU an unused row takes as much time as a sample;
         so a batch whose rays are limited by the background has fewer samples of the region.
         """
-        beyond, each, most = self.far_samples, self.per_ray, self.samples - free
+        behind, each, most = self.background_samples, self.per_ray, self.samples - free
         rays = most / max(each[VISIBLE], 1 / most)
-        if beyond:
-            rays = min(rays, beyond / max(each[FAR_VISIBLE], 1 / beyond))
+        if behind:
+            rays = min(rays, behind / max(each[BACKGROUND_VISIBLE], 1 / behind))
         rays = int(np.clip(rays, 1, most_rays))
         if not self.has_hidden:
             return rays, Sizes(self.samples, most, most)
         longest = min(most, math.ceil(SPAN_LENGTH / step_size) + 1)  # samples of a single ray
         traversed = min(max(longest, _rows(rays * each[TRAVERSED])), TRAVERSED_TO_VISIBLE * most)
-        if not beyond:
+        if not behind:
             return rays, Sizes(self.samples, traversed, most)
         visible = min(most, max(longest, _rows(rays * each[VISIBLE])))
-        far = min(beyond, _rows(rays * each[FAR_VISIBLE]))
-        return rays, Sizes(visible + free, traversed, visible, _rows(rays * each[FAR_TRAVERSED]), far)
+        visible_behind = min(behind, _rows(rays * each[BACKGROUND_VISIBLE]))
+        return rays, Sizes(visible + free, traversed, visible, _rows(rays * each[BACKGROUND_TRAVERSED]), visible_behind)
 
     def update(self) -> None:
         """Consider the counts of earlier batches."""

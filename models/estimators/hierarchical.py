@@ -24,7 +24,7 @@ from models.ops.volrend import alpha_from_density, dense_offsets, inverted_spher
 from models.structs import Noise, RaySamples, SampleRequest, Var
 
 # The constants are those of https://github.com/Totoro97/NeuS/blob/6e0a230/models/renderer.py
-FIRST_INV_S = 64.0  # inv_s of the first up-sampling round; each further round doubles it
+ROUND_INV_S = 64.0  # inv_s of the first up-sampling round; each further round doubles it
 FARTHEST_FRACTION = 1e-3  # inverse distance of the farthest background depth, relative to that of `far`
 Distance = Callable[[Var], Var]  # points [P, 3] -> signed distances [P, 1]
 
@@ -113,7 +113,7 @@ class HierarchicalEstimator(Estimator):
             jitter = None if noise is None else jt.array(noise["inside"])
             depths = inside_depths(rays.near, rays.far, self.conf.n_samples, jitter)
             counts = round_counts(self.conf.n_importance, self.conf.up_sample_steps)
-            return place(rays.origins, rays.directions, depths, sdf, distance, counts, FIRST_INV_S).detach()
+            return place(rays.origins, rays.directions, depths, sdf, distance, counts, ROUND_INV_S).detach()
 
     @property
     def last_length(self) -> float:

@@ -129,15 +129,15 @@ class OccupancyGrid:
         is_closed[[0, parts[0, 0, 0], *parts[self.indices(within)]]] = False  # a corner is outside the sphere
         return is_closed[parts]
 
-    def march(self, rays: Rays, jitter: np.ndarray | Var, step: float, budget: int) -> PackedSamples:
-        """Samples along rays at distance `step`, shifted by jitter [R, 1] in [0, 1) steps; does not wait for the
+    def march(self, rays: Rays, jitter: np.ndarray | Var, step_size: float, budget: int) -> PackedSamples:
+        """Samples along rays at distance `step_size`, shifted by jitter [R, 1] in [0, 1) steps; does not wait for the
         device.
         """
         if self._on_device is None:
             self._on_device = jt.array(with_empty_boxes(self.cells)).stop_grad()
         origins, directions, near, far = vars(upload(rays)).values()
         near = jt.maximum(near, float(np.float32(self.near_plane)))
-        return march(origins, directions, near, far, jt.array(jitter), self._on_device, step, budget)
+        return march(origins, directions, near, far, jt.array(jitter), self._on_device, step_size, budget)
 
     def probe(self, rays: Rays) -> PackedSamples:
         """All samples along rays, at intervals of the edge length of a cell; does not wait for the device."""
@@ -206,8 +206,8 @@ class SeenSpace:
         cells.set(np.where(is_inside, SOLID, OCCUPIED).astype(np.uint8))
         for some in rays:
             budget = int(np.ceil((some.far - some.near.clip(min=0)) / grid.side + 1).clip(min=1).sum())
-            found = cells.march(some, middles(len(some)), grid.side, budget)
-            seen[grid.indices(found.points[: int(found.offsets[-1:].item())].numpy())] = True
+            samples = cells.march(some, middles(len(some)), grid.side, budget)
+            seen[grid.indices(samples.points[: int(samples.offsets[-1:].item())].numpy())] = True
         self._side = grid.side
         self.cells = seen = binary_dilation(seen, iterations=MARGIN)  # bool [N, N, N]
         self._distances = signed_distances(seen, grid.side).astype(np.float32)

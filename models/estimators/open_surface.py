@@ -14,10 +14,11 @@ from models.estimators.background import ContractedBackground, MergedBackground
 from models.estimators.budget import Sizes
 from models.estimators.conf import OpenConfig
 from models.estimators.occupancy import SeenSpace, boundary_faces, middles, rays_of_views
-from models.estimators.packed import MOST_LOST, VIEW_BUDGET, PackedBatch, samples_at
+from models.estimators.packed import VIEW_BUDGET, PackedBatch, Visible, samples_at
 from models.estimators.packed_surface import SurfaceEstimator, ViewSamples
-from models.estimators.schedule import Schedule
-from models.estimators.visibility import ALL, LEAST_WEIGHT, above, lost_share, passes, visible_of
+from models.estimators.pruning import MOST_LOST
+from models.estimators.schedule import SamplingSchedule
+from models.estimators.visibility import ALL, LEAST_WEIGHT, above, lost_share, passes, visible_samples
 from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact, merged_order
@@ -26,7 +27,7 @@ from models.structs import Array, RaySamples, SampleRequest, Var
 
 FITTED = 8192  # points per step of the fit to fused depth, half of them on the surface
 # With fused depth, the initial surface is known to about a hundredth of the radius.
-FIRST_INV_S = 60.0
+DEPTH_INV_S = 60.0
 
 
 class OpenSurfaceEstimator(SurfaceEstimator):
@@ -34,13 +35,13 @@ class OpenSurfaceEstimator(SurfaceEstimator):
 
     def __init__(
         self,
-        schedule: Schedule,
+        schedule: SamplingSchedule,
         plan: TrainingPlan,
         fields: SurfaceFields,
         conf: OpenConfig,
         background: ContractedBackground,
     ) -> None:
-        super().__init__(schedule, plan, fields, conf.shell, background.density, far=conf.samples)
+        super().__init__(schedule, plan, fields, conf.shell, background.density, background_samples=conf.samples)
         self._conf, self.background, self.backdrop = conf, background, background.sky
         self._sfm_points: np.ndarray | None = None
 
@@ -75,7 +76,7 @@ class OpenSurfaceEstimator(SurfaceEstimator):
             return np.concatenate([on_surface, anywhere]), np.concatenate([np.zeros_like(distances), distances])
 
         self._sdf.begin_with(draw, self.conf.first_levels)
-        self._sharpness.reset(FIRST_INV_S)
+        self._sharpness.reset(DEPTH_INV_S)
 
     def before_step(self, step: int) -> None:
         """See `PackedEstimator.before_step`; also updates the cells of the background, and chooses the points of the
@@ -90,7 +91,7 @@ class OpenSurfaceEstimator(SurfaceEstimator):
         """The points of depth maps first, SfM points later."""
         return depth.points if depth is not None and not self.plan.points.is_forced else self._sfm_points
 
-    def resolving_step(self) -> float:
+    def resolving_step_size(self) -> float:
         """The step size for images: at least `open.blur_step` / inv_s, since a finer one only reduces the number of
         rays.
         """
@@ -104,37 +105,39 @@ class OpenSurfaceEstimator(SurfaceEstimator):
     def sample(self, request: SampleRequest) -> RaySamples:
         """The samples of a batch, with opacities and colours of the background."""
         batch = request.batch
-        assert isinstance(batch, PackedBatch) and batch.far is not None  # `visible` gives them
-        return self._joined(batch.near, batch.far, batch.step)
+        assert isinstance(batch, PackedBatch) and batch.background is not None  # `visible` gives them
+        return self._joined(batch.region, batch.background, batch.step_size)
 
-    def _joined(self, near: PackedSamples, far: PackedSamples, step: float) -> RaySamples:
-        alpha, rgb = self.background.evaluate(far.points, far.directions)
-        (place, sample), offsets = merged_order(near, far), near.offsets + far.offsets
-        merged = MergedBackground(alpha, rgb, place, sample, offsets, near.rays.shape[0])
-        return replace(samples_at(near, step), background=merged)
+    def _joined(self, region: PackedSamples, background: PackedSamples, step_size: float) -> RaySamples:
+        alpha, rgb = self.background.evaluate(background.points, background.directions)
+        (place, sample), offsets = merged_order(region, background), region.offsets + background.offsets
+        merged = MergedBackground(alpha, rgb, place, sample, offsets, region.rays.shape[0])
+        return replace(samples_at(region, step_size), background=merged)
 
-    def visible(
-        self, traversed: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes
-    ) -> tuple[PackedSamples, PackedSamples, Var]:
+    def visible(self, traversed: PackedSamples, rays: Rays, jitter: Array, step_size: float, sizes: Sizes) -> Visible:
         """Samples of negligible weight are skipped once cells are pruned, and always with a uniform backdrop."""
-        weights, transmittance = self.weights(traversed, step)
-        is_pruning = self.step >= self.first_pruning
+        weights, transmittance = self.weights(traversed, step_size)
+        is_pruning = self.step >= self.pruner.first_step
         least = LEAST_WEIGHT if is_pruning or self.background.is_plain else ALL
-        near = compact(traversed, above(weights, least), sizes.visible)
-        far, far_traversed = self.background.visible(
-            rays, jitter, passes(transmittance), sizes.far_traversed, sizes.far_visible
+        region = compact(traversed, above(weights, least), sizes.visible)
+        background, background_traversed = self.background.visible(
+            rays, jitter, passes(transmittance), sizes.background_traversed, sizes.background_visible
         )
-        last = jt.minimum(near.kept, far.kept)
-        return _up_to(near, last), _up_to(far, last), far_traversed
+        last = jt.minimum(region.kept, background.kept)
+        return Visible(_up_to(region, last), _up_to(background, last), background_traversed)
 
     def see_view(self, rays: Rays, traversed: PackedSamples, weights: Var, transmittance: Var) -> ViewSamples:
         """See `SurfaceEstimator.see_view`."""
-        near, rows = visible_of(traversed, weights)
-        count = near.offsets.shape[0] - 1
+        region, rows = visible_samples(traversed, weights)
+        count = region.offsets.shape[0] - 1
         some, jitter = rays.at(slice(0, count)), middles(count)
-        far = self.background.samples(some, jitter, passes(transmittance), VIEW_BUDGET)
-        far = far.first(max(1, int(far.offsets[-1:].item())))
-        return self._joined(_up_to(near, far.kept), far, self.resolving_step()), rows, int(far.kept.item())
+        background = self.background.samples(some, jitter, passes(transmittance), VIEW_BUDGET)
+        background = background.first(max(1, int(background.offsets[-1:].item())))
+        return (
+            self._joined(_up_to(region, background.kept), background, self.resolving_step_size()),
+            rows,
+            int(background.kept.item()),
+        )
 
     def prune(self) -> None:
         """See `SurfaceEstimator.prune`. The cells are unchanged if too many probe rays would lose the surface, because
@@ -147,9 +150,9 @@ class OpenSurfaceEstimator(SurfaceEstimator):
 
     def probe_opacities(self) -> np.ndarray:
         """Opacity [R] of the region along the probe rays, from samples in the current cells."""
-        if self.probes is None:
+        if self.pruner.probes is None:
             return np.zeros(0, np.float32)
-        samples = self.grid.probe(self.probes)
+        samples = self.grid.probe(self.pruner.probes)
         samples = samples.first(max(1, int(samples.offsets[-1:].item())))
         return 1.0 - self.weights(samples, self.grid.side)[1].numpy()[:, 0]
 
@@ -200,6 +203,6 @@ class OpenSurfaceEstimator(SurfaceEstimator):
         self.background.empty_cells.load_buffers(buffers)
 
 
-def _up_to(found: PackedSamples, count: Var) -> PackedSamples:
+def _up_to(samples: PackedSamples, count: Var) -> PackedSamples:
     """Keep only the samples of the first rays; `count` int32 [1] is their number."""
-    return replace(found, offsets=jt.minimum(found.offsets, found.offsets[count]).stop_grad(), kept=count)
+    return replace(samples, offsets=jt.minimum(samples.offsets, samples.offsets[count]).stop_grad(), kept=count)

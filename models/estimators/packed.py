@@ -1,23 +1,23 @@
 """Packed samples: those in the occupied cells of the region, along random rays of all images.
 
 `PackedBatches` draws pixels. `PackedEstimator` marches along their rays, removes hidden samples, and owns what this
-depends on: cells, schedule and sample budget. Its subclasses know what hides and what is empty.
+depends on: cells, their pruning (`CellPruner`), schedule and sample budget. Its subclasses know what hides and what is
+empty.
 """
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from data.errors import UserError
 from data.rays import PixelBatch, Rays
 from data.scenes.frustum import squared_radii
-from data.scenes.sampler import HostPixels, damage_named, require_views, restore_generator, windows_of
+from data.scenes.sampler import damage_named, require_views, restore_generator, windows_of
 from data.scenes.scene import Posed, Scene
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.estimators.base import Estimator, require_alike
@@ -25,20 +25,17 @@ from models.estimators.budget import COUNTED, HITS, MOST_EMPTY, SampleBudget, Si
 from models.estimators.conf import POINTS_SHARE
 from models.estimators.drawn_pixels import pixels_of
 from models.estimators.occupancy import OccupancyGrid, middles
-from models.estimators.schedule import Schedule
+from models.estimators.pruning import CellPruner
+from models.estimators.schedule import SamplingSchedule
 from models.fields.protocol import Leveled
 from models.machine.backend import jt
 from models.ops.later import Later
-from models.ops.march import EMPTY, SOLID, PackedSamples, fill
+from models.ops.march import SOLID, PackedSamples, fill
 from models.plan import TrainingPlan
-from models.structs import MASK_THRESHOLD, Array, RaySamples, SampleRequest, Var
+from models.structs import Array, RaySamples, SampleRequest, Var
 
-MOST_LOST = 0.02  # maximum fraction of the probe rays that may lose the object by pruning; above it the cells are kept
-LARGE_CHANGE = 0.05  # of the share of occupied cells, from which a pruning is logged
 BACKDROP = "backdrop"  # name of a buffer
 VIEW_BUDGET = 1 << 17  # maximum number of samples of an image computed at a time
-PROBES = 2048  # random pixels; the rays of those inside the masks test whether pruning removes the object
-OPEN_PROBES = 512  # the same with a background: rays of all pixels; their opacity takes a sixth of a step
 SPARE_POINTS = 1 / 16  # fraction of the samples: additional points, used if rays have few samples
 
 
@@ -47,9 +44,9 @@ class PackedBatch(PixelBatch):
     """R rays with their pixels and samples. Values of rays are arrays, or Vars if they were drawn on the device."""
 
     # The S samples of the region. Those of no ray are SfM points, then random points of the hull.
-    near: PackedSamples
-    far: PackedSamples | None  # those of the background, if there is one
-    step: float  # length of each interval
+    region: PackedSamples
+    background: PackedSamples | None  # those of the background, if there is one
+    step_size: float  # length of each interval
     anchors: int | None = None  # number of SfM points; None if they are not used
     every: int | None = None  # patches are compared for one ray in so many; None: no patches
 
@@ -57,17 +54,18 @@ class PackedBatch(PixelBatch):
         """The rays start to stop - 1 with their samples; the last ray also gets the samples of no ray."""
         stop = min(stop, len(self))
         is_last = stop == len(self)
-        near, far = _part(self.near, start, stop, is_last), self.far and _part(self.far, start, stop, is_last)
+        region = _part(self.region, start, stop, is_last)
+        background = self.background and _part(self.background, start, stop, is_last)
         anchors = self.anchors if self.anchors is None or is_last else 0
-        return replace(self, **vars(super().part(start, stop)), near=near, far=far, anchors=anchors)
+        return replace(self, **vars(super().part(start, stop)), region=region, background=background, anchors=anchors)
 
     def rays_of_samples(self) -> tuple[Var, Var]:
         """The ray of each sample, int32 [S], and the offsets, int32 [R + 1]."""
-        return self.near.rays, self.near.offsets
+        return self.region.rays, self.region.offsets
 
     def is_anchor(self) -> Var:
         """Whether each sample is an SfM point, float32 [S, 1]."""
-        behind = jt.index(self.near.depths.shape, dim=0) - self.near.offsets[-1:].unsqueeze(1)
+        behind = jt.index(self.region.depths.shape, dim=0) - self.region.offsets[-1:].unsqueeze(1)
         return ((behind >= 0) & (behind < (self.anchors or 0))).float32()
 
     def words(self) -> dict[str, np.ndarray]:
@@ -77,6 +75,14 @@ class PackedBatch(PixelBatch):
             "the colours of the photographs": np.asarray(self.rgb),
         }
         return named if self.mask is None else named | {"the masks": np.asarray(self.mask)}
+
+
+class Visible(NamedTuple):
+    """The visible samples of rays, and of the background the offsets before hidden samples were removed."""
+
+    region: PackedSamples
+    background: PackedSamples | None = None
+    background_traversed: Var | None = None
 
 
 class PackedBatches:
@@ -126,20 +132,25 @@ class PackedEstimator(Estimator):
 
     has_hidden = True  # whether `visible` removes samples
 
-    def __init__(self, schedule: Schedule, plan: TrainingPlan, leveled: Sequence[Leveled], far: int = 0) -> None:
-        """`leveled`: fields whose levels are activated; `far`: maximum number of samples of the background, 0
-        without one.
+    def __init__(
+        self,
+        schedule: SamplingSchedule,
+        plan: TrainingPlan,
+        leveled: Sequence[Leveled],
+        background_samples: int = 0,
+    ) -> None:
+        """`leveled`: fields whose levels are activated; `background_samples`: maximum number, 0 without a
+        background.
         """
         self.schedule, self.plan, self.conf = schedule, plan, schedule.conf
         self._leveled = [field for field in leveled if field.levels]
         self.grid = OccupancyGrid(squared_radii(self.conf.cells) < 1)  # whose centres are in the unit sphere
-        self.budget = SampleBudget(self.conf.samples, far, self.has_hidden, self.grid.open)
+        self.pruner = CellPruner(self.grid, schedule, plan.uses_masks)
+        self.budget = SampleBudget(self.conf.samples, background_samples, self.has_hidden, self.grid.open)
         self.step = 0
-        self.least_step = 0.0  # lower bound of the step size, updated with the cells
-        self.prunes_after = 0  # no pruning before this step, after a collapse
+        self.least_step_size = 0.0  # lower bound of the step size, updated with the cells
         self.points: np.ndarray | None = None  # SfM points of the next batch
         self.most_compared: int | None = None  # rays of a batch whose patches are compared; None: no comparison
-        self.probes: Rays | None = None  # rays by which pruning is tested
         self.backdrop: np.ndarray | None = None  # [3], of a plain background, or that masks were derived from
 
     # what a subclass defines
@@ -148,19 +159,15 @@ class PackedEstimator(Estimator):
         """Initialise a training from a scene."""
         raise NotImplementedError
 
-    def visible(
-        self, traversed: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes
-    ) -> tuple[PackedSamples, PackedSamples | None, Var | None]:
-        """Of the samples traversed along rays: the visible ones, those of the background, and the offsets of the latter
-        before hidden ones were removed. By default all are visible.
-        """
-        return traversed, None, None
+    def visible(self, traversed: PackedSamples, rays: Rays, jitter: Array, step_size: float, sizes: Sizes) -> Visible:
+        """The visible ones of the samples traversed along rays; by default all are visible."""
+        return Visible(traversed)
 
     def prune(self) -> None:
         """Update the cells from the field."""
         raise NotImplementedError
 
-    def resolving_step(self) -> float:
+    def resolving_step_size(self) -> float:
         """The step size that resolves the current field, used for images, and from the next update of the cells on the
         least one of training.
         """
@@ -171,7 +178,7 @@ class PackedEstimator(Estimator):
     @property
     def step_size(self) -> float:
         """The distance of samples along a ray at this step."""
-        return max(self.schedule.step_size(self.step), self.least_step)
+        return max(self.schedule.step_size(self.step), self.least_step_size)
 
     @property
     def random_share(self) -> float:
@@ -181,10 +188,10 @@ class PackedEstimator(Estimator):
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedBatches:
         """Batches of rays that may cross the hull, of all pixels with a background; initialises a training."""
         self.fit(scene)
-        is_open = self.budget.far_samples > 0
+        is_open = self.budget.background_samples > 0
         windows = windows_of(scene, None if is_open else self.grid.centres(), self.grid.side)
-        self.probes = self._probe_rays(scene, windows)  # the same in every run
-        self._enter(0)
+        self.pruner.draw_probes(scene, windows, is_open)
+        self._activate(0)
         return PackedBatches(scene, windows, self, batch_size, generator)
 
     def next_sizes(self, most_rays: int) -> tuple[int, Sizes]:
@@ -203,30 +210,33 @@ class PackedEstimator(Estimator):
         if self.most_compared is not None:
             every = max(1, math.ceil(len(pixels) * self.budget.per_ray[HITS] / self.most_compared))
         others, anchors = self._others(sizes.free, generator)
-        step = float(np.float32(self.step_size))
+        step_size = float(np.float32(self.step_size))
         with jt.no_grad():
-            traversed = self.grid.march(pixels.rays, jitter, step, sizes.traversed)
-            near, far, far_traversed = self.visible(traversed, pixels.rays, jitter, step, sizes)
-            near = fill(near, jt.array(others), sizes.samples)
-        ends = [near.offsets, traversed.offsets]
-        if far is not None and far_traversed is not None:
-            ends += [far.offsets, far_traversed]
-        jt.sync([*(value for one in (near, far) if one is not None for value in vars(one).values()), *ends])
-        self._count(near, near.offsets if far is None else near.offsets + far.offsets, ends)
+            traversed = self.grid.march(pixels.rays, jitter, step_size, sizes.traversed)
+            visible = self.visible(traversed, pixels.rays, jitter, step_size, sizes)
+            region, background = fill(visible.region, jt.array(others), sizes.samples), visible.background
+        offsets, ends = region.offsets, [region.offsets, traversed.offsets]
+        if background is not None and visible.background_traversed is not None:
+            offsets = offsets + background.offsets
+            ends += [background.offsets, visible.background_traversed]
+        jt.sync([*(value for one in (region, background) if one is not None for value in vars(one).values()), *ends])
+        self._count(region, offsets, ends)
         mask = pixels.mask if self.plan.uses_masks else None
-        return PackedBatch(pixels.rays, pixels.rgb, mask, pixels.view, near, far, step, anchors, every)
+        return PackedBatch(pixels.rays, pixels.rgb, mask, pixels.view, region, background, step_size, anchors, every)
 
-    def _count(self, near: PackedSamples, offsets: Var, ends: Sequence[Var]) -> None:
+    def _count(self, region: PackedSamples, offsets: Var, ends: Sequence[Var]) -> None:
         """Give the budget the counts of a batch, on the CPU as numbers: R + 1 `offsets` of all samples, and `ends` of
         each kind.
         """
         if not self.budget.uncounted:
-            rays, offsets = int(near.kept.item()), offsets.numpy()
+            rays, offsets = int(region.kept.item()), offsets.numpy()
             values = rays, int((offsets[1:] > offsets[:-1]).sum()), *(int(one.numpy()[rays]) for one in ends)
             self.budget.counts.append(dict(zip(COUNTED, values, strict=False)))
             return
         hits = (offsets[1:] > offsets[:-1]).int32().sum()
-        self.budget.counts.append(Later(jt.concat([near.kept, hits, *(one[near.kept] for one in ends)]).stop_grad()))
+        self.budget.counts.append(
+            Later(jt.concat([region.kept, hits, *(one[region.kept] for one in ends)]).stop_grad())
+        )
 
     def _others(self, free: int, generator: np.random.Generator) -> tuple[np.ndarray, int | None]:
         """Points [P, 3] that belong to no ray, SfM points first, and the number of SfM points.
@@ -243,11 +253,11 @@ class PackedEstimator(Estimator):
     def sample(self, request: SampleRequest) -> RaySamples:
         """The samples of a batch, which was made by `march_batch`."""
         assert isinstance(request.batch, PackedBatch)
-        return samples_at(request.batch.near, request.batch.step)
+        return samples_at(request.batch.region, request.batch.step_size)
 
-    def march_view(self, rays: Rays, step: float) -> PackedSamples:
+    def march_view(self, rays: Rays, step_size: float) -> PackedSamples:
         """All samples of the first rays of an image that fit VIEW_BUDGET, at least one row; waits for the device."""
-        traversed = self.grid.march(rays, middles(len(rays)), step, VIEW_BUDGET)
+        traversed = self.grid.march(rays, middles(len(rays)), step_size, VIEW_BUDGET)
         count, used = int(traversed.kept.item()), int(traversed.offsets[-1:].item())
         return replace(traversed.first(max(1, used)), offsets=traversed.offsets[: count + 1])
 
@@ -270,68 +280,23 @@ class PackedEstimator(Estimator):
         self.grid.enclose(hull)
         self.backdrop = scene.backdrop
 
-    @property
-    def first_pruning(self) -> float:
-        """The step at which pruning begins."""
-        return max(self.schedule.first_pruning, self.prunes_after)
-
     def before_step(self, step: int) -> None:
-        """Activate levels and, every `prune_every` steps, update the cells and `least_step`.
+        """Activate levels and, every `prune_every` steps, update the cells and `least_step_size`."""
+        if self.schedule.updates_cells(step):
+            self.least_step_size = self.resolving_step_size()
+        self._activate(step)
+        self.pruner.before_step(step, self.prune)
 
-        Before pruning begins, all cells are occupied: those of a finished shorter training that is continued were
-        pruned with a coarser field, and no ray would reach the empty ones to change them. They also are if pruning
-        loses too many rays of the masks.
-        """
-        is_due = self.schedule.updates_cells(step)
-        if is_due:
-            self.least_step = self.resolving_step()
-        self._enter(step)
-        if step < self.first_pruning:
-            if not self.grid.is_open:
-                self.grid.open()
-        elif is_due:
-            before = self.grid.occupied_share
-            self.prune()
-            if self.plan.uses_masks and self.lost_share() > MOST_LOST:
-                self.grid.open()
-            if abs(self.grid.occupied_share - before) > LARGE_CHANGE:
-                logging.getLogger(__name__).info("%s", self.account(step))
-
-    def _enter(self, step: int) -> None:
+    def _activate(self, step: int) -> None:
         """Activate the levels of a step."""
         self.step = step
         for field in self._leveled:
             field.activate(self.conf.first_levels, self.schedule.level_progress(step))
 
-    def account(self, step: int) -> str:
-        """A line for the log: how many cells are empty, and how many rays cross none that is occupied."""
-        hull = self.grid.cells[self.grid.hull]
-        empty, solid = (float((hull == state).mean()) for state in (EMPTY, SOLID))
-        probes = 0 if self.probes is None else len(self.probes)
-        return (
-            f"step {step}: {empty:.0%} of the cells are empty, {solid:.0%} inside the object; "
-            f"{round(self.lost_share() * probes)} of {probes} test rays cross none of the others"
-        )
-
-    def lost_share(self) -> float:
-        """The fraction of the probe rays, which crossed the hull, that cross no occupied cell."""
-        crosses = self.grid.crosses(self.probes) if self.probes else np.zeros(0)
-        return 1.0 - float(crosses.mean()) if len(crosses) else 0.0
-
     def after_collapse(self, step: int) -> str:
         """Disable pruning before this step; returns the end of a sentence about it."""
-        self.prunes_after = step
+        self.pruner.postponed_to = step
         return f", and no cells are pruned before step {step}"
-
-    def _probe_rays(self, scene: Scene, windows: np.ndarray) -> Rays:
-        """Rays of mask pixels that cross the hull; with a background, rays of all pixels."""
-        is_open = self.budget.far_samples > 0
-        count = OPEN_PROBES if is_open else PROBES
-        pixels = HostPixels(scene, windows).pixels(np.random.default_rng(0), count, scene.n_views)
-        if is_open or pixels.mask is None:
-            return pixels.rays
-        rays = pixels.rays.at(pixels.mask[:, 0] > MASK_THRESHOLD)
-        return rays.at(self.grid.crosses(rays))
 
     # state
 
@@ -346,8 +311,8 @@ class PackedEstimator(Estimator):
             "hull": self.grid.hull,
             "cells": self.grid.cells,
             "levels": np.array([field.active for field in self._leveled]),
-            "prunes_after": np.array([self.prunes_after]),
-            "least_step": np.array([self.least_step]),
+            "prunes_after": np.array([self.pruner.postponed_to]),
+            "least_step": np.array([self.least_step_size]),
         }
 
     def load_buffers(self, buffers: Mapping[str, np.ndarray]) -> None:
@@ -360,15 +325,18 @@ class PackedEstimator(Estimator):
         self.grid.enclose(hull)
         self.grid.set(cells)
         self.backdrop = buffers.get(BACKDROP, self.backdrop)
-        self.prunes_after, self.least_step = int(buffers["prunes_after"][0]), float(buffers["least_step"][0])
+        self.pruner.postponed_to, self.least_step_size = (
+            int(buffers["prunes_after"][0]),
+            float(buffers["least_step"][0]),
+        )
         for field, active in zip(self._leveled, levels, strict=True):
             field.active = int(active)
 
 
-def samples_at(near: PackedSamples, step: float) -> RaySamples:
-    """Samples of the region at distance `step`."""
-    deltas = jt.full((near.rays.shape[0], 1), step)
-    return RaySamples(near.points, near.directions, deltas, near.offsets, near.depths)
+def samples_at(region: PackedSamples, step_size: float) -> RaySamples:
+    """Samples of the region at distance `step_size`."""
+    deltas = jt.full((region.rays.shape[0], 1), step_size)
+    return RaySamples(region.points, region.directions, deltas, region.offsets, region.depths)
 
 
 def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSamples:

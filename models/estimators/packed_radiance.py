@@ -11,9 +11,9 @@ from data.scenes.scene import Scene
 from models.estimators.budget import Sizes
 from models.estimators.conf import RadianceConfig
 from models.estimators.occupancy import EmptyCells
-from models.estimators.packed import PackedEstimator, samples_at
-from models.estimators.schedule import Schedule
-from models.estimators.visibility import REACHED, above, density_weights, visible_of
+from models.estimators.packed import PackedEstimator, Visible, samples_at
+from models.estimators.schedule import SamplingSchedule
+from models.estimators.visibility import REACHED, above, density_weights, visible_samples
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact
@@ -25,7 +25,9 @@ from models.structs import Array, RaySamples, Var
 class RadianceOccupancyEstimator(PackedEstimator):
     """Cells are pruned by opacity; samples with negligible transmittance are skipped."""
 
-    def __init__(self, schedule: Schedule, plan: TrainingPlan, field: RadianceField, conf: RadianceConfig) -> None:
+    def __init__(
+        self, schedule: SamplingSchedule, plan: TrainingPlan, field: RadianceField, conf: RadianceConfig
+    ) -> None:
         super().__init__(schedule, plan, field.leveled)
         self._margin = conf.hull_margin
         self.empty_cells = EmptyCells(self.grid, conf.threshold, f"model.{conf.block}.cells")
@@ -36,16 +38,14 @@ class RadianceOccupancyEstimator(PackedEstimator):
         self.carve(scene, self._margin)
         self.see(scene)
 
-    def visible(
-        self, traversed: PackedSamples, rays: Rays, jitter: Array, step: float, sizes: Sizes
-    ) -> tuple[PackedSamples, None, None]:
+    def visible(self, traversed: PackedSamples, rays: Rays, jitter: Array, step_size: float, sizes: Sizes) -> Visible:
         """The samples that light reaches."""
-        return compact(traversed, above(self._weights(traversed, step), REACHED), sizes.visible), None, None
+        return Visible(compact(traversed, above(self._weights(traversed, step_size), REACHED), sizes.visible))
 
     def before_step(self, step: int) -> None:
         """See `PackedEstimator.before_step`."""
         super().before_step(step)
-        if step < self.first_pruning:
+        if step < self.pruner.first_step:
             self.empty_cells.forget()
 
     def prune(self) -> None:
@@ -55,14 +55,14 @@ class RadianceOccupancyEstimator(PackedEstimator):
 
     def view_samples(self, rays: Rays) -> tuple[RaySamples, int]:
         """The visible samples of the first rays of an image, and the number of these rays; waits for the device."""
-        step = self.resolving_step()
-        traversed = self.march_view(rays, step)
-        near, _ = visible_of(traversed, self._weights(traversed, step))
-        return samples_at(near, step), near.offsets.shape[0] - 1
+        step_size = self.resolving_step_size()
+        traversed = self.march_view(rays, step_size)
+        region, _ = visible_samples(traversed, self._weights(traversed, step_size))
+        return samples_at(region, step_size), region.offsets.shape[0] - 1
 
-    def _weights(self, samples: PackedSamples, step: float) -> Var:
+    def _weights(self, samples: PackedSamples, step_size: float) -> Var:
         with jt.no_grad():
-            return density_weights(alpha_from_density(self._field.density(samples.points), step), samples.offsets)
+            return density_weights(alpha_from_density(self._field.density(samples.points), step_size), samples.offsets)
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """Density [P, 1] at points [P, 3]; 0 outside the hull."""

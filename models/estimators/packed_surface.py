@@ -13,9 +13,9 @@ from data.scenes.sparse import well_supported
 from models.estimators.conf import InsideConfig
 from models.estimators.occupancy import SeenSpace
 from models.estimators.packed import PackedBatch, PackedEstimator, samples_at
-from models.estimators.schedule import Schedule
-from models.estimators.visibility import surface_weights, visible_of
-from models.fields.protocol import STEEPEST, Leveled, SurfaceFields
+from models.estimators.schedule import SamplingSchedule
+from models.estimators.visibility import surface_weights, visible_samples
+from models.fields.protocol import LARGEST_SLOPE, Leveled, SurfaceFields
 from models.machine.backend import jt
 from models.ops.march import SOLID, PackedSamples
 from models.plan import NONE, TrainingPlan
@@ -29,13 +29,19 @@ class SurfaceEstimator(PackedEstimator):
     """A surface in occupied cells: those within a band around it, whose width shrinks with 1 / inv_s."""
 
     def __init__(
-        self, schedule: Schedule, plan: TrainingPlan, fields: SurfaceFields, band: float, *others: Leveled, far: int = 0
+        self,
+        schedule: SamplingSchedule,
+        plan: TrainingPlan,
+        fields: SurfaceFields,
+        band: float,
+        *others: Leveled,
+        background_samples: int = 0,
     ) -> None:
         """`band`: half the width of the band, in 1 / inv_s; cells farther from the surface are empty or solid.
 
-        others: further fields with levels; `far`: maximum number of samples of the background.
+        others: further fields with levels; `background_samples`: maximum number.
         """
-        super().__init__(schedule, plan, [fields.sdf, *others], far)
+        super().__init__(schedule, plan, [fields.sdf, *others], background_samples)
         self._sdf, self._sharpness, self._band = fields.sdf, fields.sharpness, band
 
     # what a subclass defines
@@ -72,10 +78,10 @@ class SurfaceEstimator(PackedEstimator):
         sdf = self.hull_distances(reach)
         self.grid.update(sdf > reach, sdf < -reach)
 
-    def weights(self, samples: PackedSamples, step: float) -> tuple[Var, Var]:
+    def weights(self, samples: PackedSamples, step_size: float) -> tuple[Var, Var]:
         """See `surface_weights`."""
         with jt.no_grad():
-            return surface_weights(samples, self._sdf.at_weights().distance(samples.points), self._sharpness(), step)
+            return surface_weights(samples, self._sdf.bind().distance(samples.points), self._sharpness(), step_size)
 
     def inv_s(self) -> float:
         """The current inv_s; waits for the device."""
@@ -85,7 +91,7 @@ class SurfaceEstimator(PackedEstimator):
     def distances(self, points: np.ndarray) -> np.ndarray:
         """Signed distances [P, 1] of the field at points [P, 3], unmodified."""
         with jt.no_grad():
-            return self._sdf.at_weights().distance(jt.array(points)).numpy()
+            return self._sdf.bind().distance(jt.array(points)).numpy()
 
     @property
     def outward(self) -> Callable[[np.ndarray], np.ndarray]:
@@ -120,7 +126,9 @@ class SurfaceEstimator(PackedEstimator):
         grid = self.grid
         centres, block = grid.blocks()
         distances = self.distances(centres)[block, 0]
-        is_near = np.abs(distances) <= reach + STEEPEST * self.reach  # which also is the distance of the two centres
+        is_near = (
+            np.abs(distances) <= reach + LARGEST_SLOPE * self.reach
+        )  # which also is the distance of the two centres
         if is_near.any():
             distances[is_near] = self.distances(grid.centres(is_near))[:, 0]
         return distances
@@ -131,7 +139,9 @@ class SurfaceOccupancyEstimator(SurfaceEstimator):
 
     has_hidden = False
 
-    def __init__(self, schedule: Schedule, plan: TrainingPlan, fields: SurfaceFields, conf: InsideConfig) -> None:
+    def __init__(
+        self, schedule: SamplingSchedule, plan: TrainingPlan, fields: SurfaceFields, conf: InsideConfig
+    ) -> None:
         super().__init__(schedule, plan, fields, conf.shell)
         self._margin = conf.hull_margin
 
@@ -158,5 +168,5 @@ class SurfaceOccupancyEstimator(SurfaceEstimator):
 
     def see_view(self, rays: Rays, traversed: PackedSamples, weights: Var, transmittance: Var) -> ViewSamples:
         """See `SurfaceEstimator.see_view`."""
-        near, rows = visible_of(traversed, weights)
-        return samples_at(near, self.resolving_step()), rows, near.offsets.shape[0] - 1
+        region, rows = visible_samples(traversed, weights)
+        return samples_at(region, self.resolving_step_size()), rows, region.offsets.shape[0] - 1

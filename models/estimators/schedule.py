@@ -8,7 +8,7 @@ from models.estimators.conf import SamplesConfig
 
 
 @dataclass(frozen=True)
-class Schedule:
+class SamplingSchedule:
     """What follows from the step alone."""
 
     conf: SamplesConfig

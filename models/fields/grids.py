@@ -16,7 +16,7 @@ import numpy as np
 from models.fields.conf import DensityGridConfig, GridConfig, SdfGridConfig
 from models.fields.fitting import fit_distances
 from models.fields.layers import Layered, first_table, uniform_init
-from models.fields.protocol import DistanceAtWeights, Draw
+from models.fields.protocol import BoundDistance, Draw
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip
 from models.ops.grid_sdf import active_weights, grid_sdf, grid_values, with_network
@@ -98,13 +98,13 @@ class SDFGrid(GridField):
             [self.table, *(one for layer in self.layers() for one in (layer.weight, layer.bias))], distance, draw
         )
 
-    def at_weights(self) -> DistanceAtWeights:
+    def bind(self) -> BoundDistance:
         """The field with its current parameters."""
         sizes = self.sizes
         weights = self.weights(sizes)
         given = {"table": self.table, "weights": weights, "sizes": sizes}
         values = partial(grid_values, **given)
-        return DistanceAtWeights(lambda points: values(points)[:, :1], partial(grid_sdf, **given), values)
+        return BoundDistance(lambda points: values(points)[:, :1], partial(grid_sdf, **given), values)
 
 
 def _sphere(rng: np.random.Generator, conf: SdfGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -140,8 +140,8 @@ class DensityGrid(GridField):
     def with_slope(self, points: Var) -> tuple[Var, Var, Var]:
         """The same, and the gradient of the logarithm of the density [P, 3]."""
         sizes = self.sizes
-        found = grid_sdf(points, self.table, self.weights(sizes), sizes)
-        return density_of(found.sdf), found.feature, found.gradient
+        geometry = grid_sdf(points, self.table, self.weights(sizes), sizes)
+        return density_of(geometry.sdf), geometry.feature, geometry.gradient
 
 
 def _even(rng: np.random.Generator, conf: DensityGridConfig) -> Iterator[tuple[np.ndarray, np.ndarray]]:

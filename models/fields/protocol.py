@@ -1,6 +1,6 @@
 """The interfaces of fields; modules that implement them can replace the published networks.
 
-A field is a `jt.nn.Module` with trained and saved parameters, or contains such modules. `at_weights` binds a distance
+A field is a `jt.nn.Module` with trained and saved parameters, or contains such modules. `bind` binds a distance
 to its current parameters; it is called once per rendering, so that nothing is computed twice from the same weights. P
 points.
 """
@@ -16,18 +16,22 @@ import numpy as np
 from models.structs import FieldOutput, RadianceOutput, Var
 
 # The eikonal loss keeps the norm of the SDF gradient near 1; between two points it is assumed not to exceed this.
-STEEPEST = 1.5
+LARGEST_SLOPE = 1.5
 # Points float32 [P, 3] and their distances [P, 1], others at each call.
 Draw = Callable[[], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
-class DistanceAtWeights:
-    """A signed-distance field with bound parameters: functions of points [P, 3]."""
+class BoundDistance:
+    """A signed-distance field with its current parameters, as functions of points [P, 3]."""
 
-    distance: Callable[[Var], Var]  # signed distances only, [P, 1]; not differentiated
-    evaluate: Callable[[Var], FieldOutput]  # differentiable in the parameters
-    values: Callable[[Var], Var]  # so is this, [P, C], with the distance first
+    distance: Callable[[Var], Var]  # signed distances [P, 1], without gradients: to place samples
+    evaluate: Callable[
+        [Var], FieldOutput
+    ]  # distance, gradient and feature, differentiable in the parameters: to render
+    # Distances [P, 1], which further columns may follow, differentiable in the parameters but without the gradient of
+    # the distance: for losses at further points.
+    values: Callable[[Var], Var]
 
 
 class Leveled(Protocol):
@@ -46,7 +50,7 @@ class Leveled(Protocol):
 class DistanceField(Leveled, Protocol):
     """A signed-distance field, negative inside the object."""
 
-    def at_weights(self) -> DistanceAtWeights:
+    def bind(self) -> BoundDistance:
         """The field bound to its current parameters."""
 
     def begin_with_sphere(self, radius: float, is_inverted: bool = False) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from models.fields.conf import SdfConfig, VarianceConfig
 from models.fields.fitting import fit_distances
 from models.fields.layers import Layered, geometric_init, uniform_init
-from models.fields.protocol import DistanceAtWeights, Draw
+from models.fields.protocol import BoundDistance, Draw
 from models.fields.state import named_parameters
 from models.machine.backend import jt
 from models.ops.network import Weights
@@ -17,7 +17,7 @@ from models.ops.sdf_mlp import sdf_field
 from models.ops.sizes import SdfSizes
 from models.ops.source import CPU, device
 from models.ops.upsample import NetworkDistance
-from models.ops.volrend import EXPONENT_SCALE, sharpness
+from models.ops.volrend import EXPONENT_SCALE, inv_s_of
 from models.structs import FieldOutput, Var
 
 
@@ -34,7 +34,7 @@ class SDFNetwork(Layered):
             arrays = [uniform_init(rng, inputs, outputs) for inputs, outputs in widths]
         self.add_layers(arrays, conf.weight_norm)
 
-    def at_weights(self) -> DistanceAtWeights:
+    def bind(self) -> BoundDistance:
         """The network with its current parameters."""
         conf = self.conf
         sizes = SdfSizes(
@@ -47,7 +47,7 @@ class SDFNetwork(Layered):
         )
         weights = Weights([layer.parts() for layer in self.layers()])
         field = partial(sdf_field, weights=weights, sizes=sizes)
-        return DistanceAtWeights(NetworkDistance(weights, sizes), field, lambda points: field(points).sdf)
+        return BoundDistance(NetworkDistance(weights, sizes), field, lambda points: field(points).sdf)
 
     active = levels = 0  # see `Leveled`
 
@@ -72,7 +72,7 @@ class SDFNetwork(Layered):
 
     def execute(self, points: Var) -> FieldOutput:
         """Signed distance, feature and gradient at points [P, 3], differentiable in the parameters."""
-        return self.at_weights().evaluate(points)
+        return self.bind().evaluate(points)
 
 
 class SingleVarianceNetwork(jt.nn.Module):
@@ -102,4 +102,4 @@ class SingleVarianceNetwork(jt.nn.Module):
 
     def execute(self) -> Var:
         """inv_s, shape [1]."""
-        return sharpness(self.variance)
+        return inv_s_of(self.variance)

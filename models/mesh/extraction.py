@@ -269,7 +269,7 @@ COARSEST_UNBOUNDED = 100
 
 
 @dataclass(frozen=True)
-class Rule:
+class Refinement:
     """Decides which cells are refined; values are zero on the surface, negative inside."""
 
     slope: float | None  # an upper bound of the difference of two values over their distance; None for none
@@ -296,7 +296,7 @@ class Rule:
         near = NEAR_COARSE if coarse else NEAR_FINE
         return crossing | (corners(np.abs(even), np.minimum) <= near * (highest - lowest))
 
-    def widened(self, slope: float) -> Rule:
+    def widened(self, slope: float) -> Refinement:
         """The rule after a gradient norm was found; unchanged if it already allows for it."""
         return self if self.slope is None or slope <= self.slope else replace(self, slope=SLOPE_MARGIN * slope)
 
@@ -314,7 +314,7 @@ def refine(
     forced: np.ndarray,
     stride: int,
     spacing: np.ndarray,
-    rule: Rule,
+    rule: Refinement,
     sample: Sample,
 ) -> tuple[np.ndarray, float]:
     """Halve the lattice down to the block's cells, refining only cells that `rule` cannot exclude.
@@ -360,7 +360,7 @@ def _evaluate(values: np.ndarray, known: np.ndarray, cells: np.ndarray, stride: 
         wanted |= further
 
 
-def march(values: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def marching_cubes(values: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Vertices float64 [V, 3], in cells from `origin` [3], and faces int32 [F, 3] of a block's surface.
 
     A vertex lies on an edge of the lattice. Its position depends only on that edge, so that two blocks with a common

@@ -27,10 +27,10 @@ from models.mesh.extraction import (
     EmptySurfaceError,
     Grid,
     Progress,
-    Rule,
+    Refinement,
     Samples,
     face_signs,
-    march,
+    marching_cubes,
     mixed_corners,
     no_crossing,
     refine,
@@ -77,46 +77,46 @@ def extract(
     samples = Samples(field.outward, field.quantity, grid, threshold, chunk)
     coarse = samples.coarse(grid, progress)
     rule = _rule(field, grid, samples, coarse, threshold)
-    work = _Work(grid, samples, coarse, rule, BlockStore(folder, coarse, grid))
+    blocks = _Blocks(grid, samples, coarse, rule, BlockStore(folder, coarse, grid))
     cells = grid.cells
-    active = work.active(coarse, rule).reshape((grid.blocks, cells) * 3).any(axis=(1, 3, 5))
+    active = blocks.active(coarse, rule).reshape((grid.blocks, cells) * 3).any(axis=(1, 3, 5))
     queue: list[Key] = [(x, y, z) for x, y, z in np.argwhere(active).tolist()]
-    work.store.require_space(len(queue))
+    blocks.store.require_space(len(queue))
     while queue:
         for key in progress(queue):
-            work.finish(key)
-        queue = sorted(work.inconsistent() | work.too_steep())
-    patches = [(patch.vertices, patch.faces) for _, patch in sorted(work.patches.items()) if len(patch.faces)]
+            blocks.finish(key)
+        queue = sorted(blocks.inconsistent() | blocks.too_steep())
+    patches = [(patch.vertices, patch.faces) for _, patch in sorted(blocks.patches.items()) if len(patch.faces)]
     if not patches:
         raise EmptySurfaceError(no_crossing(samples.lowest, samples.highest, threshold, field.quantity))
     vertices, faces = weld(patches)
     mesh = trimesh.Trimesh(grid.places(vertices), faces, process=False)
     share = samples.queries / resolution**3
-    return Sparse(mesh, samples.queries, share, len(work.patches), work.resumed, rule.text(), work.store)
+    return Sparse(mesh, samples.queries, share, len(blocks.patches), blocks.resumed, rule.text(), blocks.store)
 
 
-def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, threshold: float) -> Rule:
+def _rule(field: LevelSet, grid: Grid, samples: Samples, coarse: np.ndarray, threshold: float) -> Refinement:
     """The rule for this field; measures the gradient norm of a signed distance."""
     if not field.bounded:
-        return Rule(None, -threshold, field.evened)
+        return Refinement(None, -threshold, field.evened)
     places = np.random.default_rng(0).integers(1, max(2, grid.resolution - 1), (SLOPE_SAMPLES, 1, 3))
     steps = np.array([(0, 0, 0), *DIRECTIONS])
     values = samples((places + steps).reshape(-1, 3)).reshape(SLOPE_SAMPLES, -1)
     slopes = np.abs(values[:, 1:] - values[:, :1]) / np.linalg.norm(steps[1:] * grid.spacing, axis=1)
     wide = steepest(coarse, np.ones(coarse.shape, bool), grid.stride * grid.spacing)
-    return Rule(SLOPE_MARGIN * max(float(slopes.max()), wide))
+    return Refinement(SLOPE_MARGIN * max(float(slopes.max()), wide))
 
 
-class _Work:
-    """The blocks of an extraction and their patches."""
+class _Blocks:
+    """The blocks of a grid and their patches."""
 
-    def __init__(self, grid: Grid, samples: Samples, coarse: np.ndarray, rule: Rule, store: BlockStore) -> None:
+    def __init__(self, grid: Grid, samples: Samples, coarse: np.ndarray, rule: Refinement, store: BlockStore) -> None:
         self._grid, self._samples, self._coarse, self._rule, self.store = grid, samples, coarse, rule, store
         self.patches: dict[Key, Patch] = {}
         self.resumed = 0
         self._forced: dict[Key, np.ndarray] = {}
 
-    def active(self, coarse: np.ndarray, rule: Rule) -> np.ndarray:
+    def active(self, coarse: np.ndarray, rule: Refinement) -> np.ndarray:
         """The coarse cells that the surface may cross."""
         return rule.may_cross(coarse, self._grid.stride * self._grid.spacing, coarse=True) | mixed_corners(coarse)
 
@@ -146,10 +146,10 @@ class _Work:
             if rule.widened(steepness) is rule:
                 break
             slope = steepness
-        vertices, faces = march(values[grid.within(key)], origin)
+        vertices, faces = marching_cubes(values[grid.within(key)], origin)
         return Patch(vertices, faces, face_signs(values), forced, steepness, slope)
 
-    def _active_in(self, key: Key, rule: Rule) -> np.ndarray:
+    def _active_in(self, key: Key, rule: Refinement) -> np.ndarray:
         """The coarse cells of a block that the surface may cross, also considering those around them."""
         around = tuple(slice(max(part.start - 1, 0), part.stop + 1) for part in self._grid.coarse(key))
         inner = tuple(
@@ -217,8 +217,8 @@ class _Work:
 def weld(patches: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Vertices [V, 3] and faces int64 [F, 3] of patches (vertices in cells, faces); equal border vertices are merged.
 
-    Blocks compute the same numbers for a vertex on their common face (`march`). Triangles that become degenerate
-    are removed.
+    Blocks compute the same numbers for a vertex on their common face (`marching_cubes`). Triangles that become
+    degenerate are removed.
     """
     starts = np.cumsum([0, *(len(vertices) for vertices, _ in patches)])
     vertices = np.concatenate([vertices for vertices, _ in patches])

@@ -87,12 +87,12 @@ class ChosenFieldsConfig(ModelConfig):
 
     def block(self, name: str) -> Any:
         """A block; raises ConfigError if the conf has none of this name."""
-        found = self.more.get(name) or getattr(self, name, None)
-        if found is None:
+        block = self.more.get(name) or getattr(self, name, None)
+        if block is None:
             raise ConfigError(
                 f"model.{name}: this block is missing; add it, or include a file of confs/base that has it"
             )
-        return found
+        return block
 
     def check_choices(self) -> None:
         """Raises ConfigError if the value of a key of `choices` is not a known field."""

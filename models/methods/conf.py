@@ -167,18 +167,20 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
     """The differences of conf b from the checkpoint's conf a that weights depend on, one sentence each."""
     if a.type != b.type:
         return [f"model.type: {a.type} in the checkpoint, {b.type} in the conf"]
-    found = []
+    differences = []
     for key in a.choices:
         was, is_now = getattr(a, key), getattr(b, key)
         if was != is_now:
-            found.append(f"model.{key}: {was} in the checkpoint, {is_now} in the conf")
+            differences.append(f"model.{key}: {was} in the checkpoint, {is_now} in the conf")
     for name in (name for name in a.network_blocks if name in b.network_blocks):
         old, new = (_block(model, name) for model in (a, b))
         for key in (own.name for own in fields(old) if own.name not in INITIALISATION_KEYS):
             was, is_now = getattr(old, key), getattr(new, key)
             if was != is_now:
-                found.append(f"model.{name}.{key}: {excerpt(was)} in the checkpoint, {excerpt(is_now)} in the conf")
-    return found
+                differences.append(
+                    f"model.{name}.{key}: {excerpt(was)} in the checkpoint, {excerpt(is_now)} in the conf"
+                )
+    return differences
 
 
 def _block(model: ModelConfig, name: str) -> Any:

@@ -15,8 +15,8 @@ from models.plan import (
     NONE,
     OBJECT,
     TRIANGULATED,
-    Before,
     Decision,
+    EarlierPlan,
     Measurements,
     TrainingPlan,
     decide_exposure,
@@ -24,7 +24,7 @@ from models.plan import (
 )
 
 
-def decide_plain(conf: ModelConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
+def decide_plain(conf: ModelConfig, train: TrainConfig, measured: Measurements, earlier: EarlierPlan) -> TrainingPlan:
     """The plan of a method that chooses nothing by the scene but its masks."""
     return TrainingPlan(
         masks=decide_masks(measured, train),
@@ -33,9 +33,9 @@ def decide_plain(conf: ModelConfig, train: TrainConfig, measured: Measurements, 
     )
 
 
-def decide_neus(conf: NeuSConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
+def decide_neus(conf: NeuSConfig, train: TrainConfig, measured: Measurements, earlier: EarlierPlan) -> TrainingPlan:
     """NeuS, as published or with another estimator: what it trains follows from its keys."""
-    plan, sdf, samples = decide_plain(conf, train, measured, before), conf.block(conf.surface), conf.sampling
+    plan, sdf, samples = decide_plain(conf, train, measured, earlier), conf.block(conf.surface), conf.sampling
     if samples.background:
         key = f"model.{conf.estimator}.{samples.background_key}"
         plan = replace(plan, background=Decision(samples.background, "outside the unit sphere", key))
@@ -51,28 +51,30 @@ def decide_neus(conf: NeuSConfig, train: TrainConfig, measured: Measurements, be
 
 
 def decide_nerf(
-    conf: NeRFConfig | FastNeRFConfig, train: TrainConfig, measured: Measurements, before: Before
+    conf: NeRFConfig | FastNeRFConfig, train: TrainConfig, measured: Measurements, earlier: EarlierPlan
 ) -> TrainingPlan:
     """A radiance field."""
-    plan = decide_plain(conf, train, measured, before)
+    plan = decide_plain(conf, train, measured, earlier)
     if conf.radiance_field == NERF:  # it has no separate colour network
         plan = replace(plan, unused=[f"model.{RENDERING_NETWORK}"])
     if isinstance(conf, NeRFConfig):
         return plan
     pruning = Decision(conf.radiance.prune_from, "", "model.radiance.prune_from")
-    exposure = decide_exposure(conf.photographs.exposure, measured, before)
+    exposure = decide_exposure(conf.photographs.exposure, measured, earlier)
     return replace(plan, start=Decision("uniform density"), exposure=exposure, prune_from=pruning)
 
 
-def decide_gaussians(conf: GaussiansConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
+def decide_gaussians(
+    conf: GaussiansConfig, train: TrainConfig, measured: Measurements, earlier: EarlierPlan
+) -> TrainingPlan:
     """Gaussians, which start at the SfM points if there are any."""
-    found, key = NONE, "dataset.triangulate_points"
+    points, key = NONE, "dataset.triangulate_points"
     if measured.points:
-        found = TRIANGULATED if measured.are_points_derived else GIVEN
-    start = "random points" if found == NONE else "SfM points, and random ones up to model.gaussians.first"
+        points = TRIANGULATED if measured.are_points_derived else GIVEN
+    start = "random points" if points == NONE else "SfM points, and random ones up to model.gaussians.first"
     return replace(
-        decide_plain(conf, train, measured, before),
+        decide_plain(conf, train, measured, earlier),
         start=Decision(start, "", "model.gaussians.first"),
-        points=Decision(found, "", key),
-        exposure=decide_exposure(conf.photographs.exposure, measured, before),
+        points=Decision(points, "", key),
+        exposure=decide_exposure(conf.photographs.exposure, measured, earlier),
     )

@@ -16,7 +16,7 @@ from models.estimators.open_surface import OpenSurfaceEstimator
 from models.estimators.packed import PackedBatch, PackedBatches
 from models.estimators.packed_radiance import RadianceOccupancyEstimator
 from models.estimators.packed_surface import SurfaceEstimator, SurfaceOccupancyEstimator
-from models.estimators.schedule import Schedule
+from models.estimators.schedule import SamplingSchedule
 from models.estimators.visibility import NO_ANNEALING
 from models.fields.color import RenderingNetwork
 from models.fields.grids import DensityGrid
@@ -28,10 +28,11 @@ from models.methods.confs import FAST_NERF, FAST_NEUS, FastNeRFConfig, FastNeuSC
 from models.methods.nerf import RadianceModel
 from models.methods.neus import SurfaceModel
 from models.methods.protocol import LevelSet
-from models.ops.volrend import packed_weights
+from models.ops.volrend import weights_from_alpha
 from models.plan import NONE, TrainingPlan
 from models.rendering.conf import PatchesConfig, PhotographsConfig
 from models.rendering.patches import MOST_COMPARED, PatchComparison
+from models.rendering.protocol import Targets
 from models.rendering.render import render_radiance, render_surface, surface_alpha
 from models.rendering.terms import masked_target
 from models.rendering.views import packed_view
@@ -64,9 +65,9 @@ class PackedSurfaceModel(SurfaceModel):
 
     def rates(self, step: int) -> dict[str, float]:
         """Tables learn at the full rate, the networks and inv_s at fractions of it."""
-        found = dict.fromkeys(self.networks, self._packed.network_rate)
-        found |= {f"{name}.table": 1.0 for name in self.networks}
-        return found | {"variance_network_fine": self._packed.sharpness_rate} | super().rates(step)
+        factors = dict.fromkeys(self.networks, self._packed.network_rate)
+        factors |= {f"{name}.table": 1.0 for name in self.networks}
+        return factors | {"variance_network_fine": self._packed.sharpness_rate} | super().rates(step)
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedBatches:
         """See `VolumeModel.sampler`; also keeps the images for the patch comparison."""
@@ -84,12 +85,12 @@ class PackedSurfaceModel(SurfaceModel):
         estimator, behind = self.estimator, self.behind
 
         def look(rays: Rays) -> tuple[RenderOutput, Var, int]:
-            step, inv_s = estimator.resolving_step(), self.fields.sharpness()
-            traversed = estimator.march_view(rays, step)
-            geometry = self.fields.sdf.at_weights().evaluate(traversed.points)
-            deltas = jt.full_like(geometry.sdf, step)
+            step_size, inv_s = estimator.resolving_step_size(), self.fields.sharpness()
+            traversed = estimator.march_view(rays, step_size)
+            geometry = self.fields.sdf.bind().evaluate(traversed.points)
+            deltas = jt.full_like(geometry.sdf, step_size)
             alpha = surface_alpha(geometry, traversed.directions, deltas, inv_s, NO_ANNEALING)
-            weights = packed_weights(alpha, traversed.offsets)
+            weights = weights_from_alpha(alpha, traversed.offsets)
             samples, rows, count = estimator.see_view(rays, traversed, *weights)
             seen = FieldOutput(geometry.sdf[rows], geometry.feature[rows], geometry.gradient[rows])
             shown = render_surface(self.fields.color, inv_s, samples, seen, NO_ANNEALING, behind)
@@ -109,13 +110,13 @@ class PackedRadianceModel(RadianceModel):
     type = FAST_NERF
     estimator: RadianceOccupancyEstimator
 
-    def targets(self, batch: RayBatch) -> tuple[Var, Var, Var | None]:
+    def targets(self, batch: RayBatch) -> Targets:
         """All rays count; with masks, pixels outside are fitted to the background."""
         counts = jt.ones((len(batch), 1))
         if batch.mask is None:
-            return jt.array(batch.rgb), counts, None
+            return Targets(jt.array(batch.rgb), counts, None)
         mask = jt.array(batch.mask)
-        return masked_target(jt.array(batch.rgb), mask, self.behind), counts, mask
+        return Targets(masked_target(jt.array(batch.rgb), mask, self.behind), counts, mask)
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The occupied fraction of the grid."""
@@ -148,7 +149,7 @@ def build_neus(
     sdf.begin_with_sphere(plan.radius, is_inverted=plan.is_interior)
     color = COLORS[conf.color].build(conf, generator)
     fields = SurfaceFields(sdf, color, SingleVarianceNetwork(conf.variance_network))
-    schedule = Schedule(conf.packed, train.end_iter, plan.prune_from.value)
+    schedule = SamplingSchedule(conf.packed, train.end_iter, plan.prune_from.value)
     estimator: SurfaceEstimator
     if plan.background.value == NONE:
         estimator = SurfaceOccupancyEstimator(schedule, plan, fields, conf.inside)
@@ -166,6 +167,6 @@ def build_nerf(
 ) -> PackedRadianceModel:
     """A `PackedRadianceModel` of the conf."""
     field = RADIANCE[conf.radiance_field].build(conf, "fine", generator)
-    schedule = Schedule(conf.radiance, train.end_iter, plan.prune_from.value)
+    schedule = SamplingSchedule(conf.radiance, train.end_iter, plan.prune_from.value)
     estimator = RadianceOccupancyEstimator(schedule, plan, field, conf.radiance)
     return PackedRadianceModel(RadianceFields(field), estimator, train, plan, conf.photographs)

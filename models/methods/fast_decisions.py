@@ -22,8 +22,8 @@ from models.plan import (
     PLAIN,
     SPHERE,
     TRIANGULATED,
-    Before,
     Decision,
+    EarlierPlan,
     FusedDepth,
     Measurements,
     TrainingPlan,
@@ -44,14 +44,14 @@ PRUNE_OPEN, PRUNE_PLAIN, PRUNE_DEPTH = 0.3, 0.2, 0.05
 UNUSED = ("train.anneal_end",)  # by either
 
 
-def decide(conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
+def decide(conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, earlier: EarlierPlan) -> TrainingPlan:
     """The plan of a training; one that is resumed keeps what it began with."""
-    masks, region = decide_masks(measured, train), decide_region(conf.plan.region, measured, before)
+    masks, region = decide_masks(measured, train), decide_region(conf.plan.region, measured, earlier)
     plan = TrainingPlan(
         masks=masks,
         region=region,
         points=decide_points(train, measured, masks),
-        exposure=decide_exposure(conf.photographs.exposure, measured, before),
+        exposure=decide_exposure(conf.photographs.exposure, measured, earlier),
     )
     radius, key = getattr(conf.block(conf.surface), "bias", AUTO), f"model.{conf.surface}.bias"
     if masks.value != NONE:
@@ -65,8 +65,8 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, bef
             radius=(INTERIOR_RADIUS if plan.is_interior else MASKED_RADIUS) if radius == AUTO else radius,
             unused=("model.open", "model.density_grid", "model.plan.background", "dataset.triangulate_points", *UNUSED),
         )
-    background = decide_background(conf.plan.background, measured, before)
-    start, depth = decide_start(conf, train, measured, before)
+    background = decide_background(conf.plan.background, measured, earlier)
+    start, depth = decide_start(conf, train, measured, earlier)
     colours = measured.border_colours(np.inf) if background.value == PLAIN else None
     return replace(
         plan,
@@ -77,11 +77,11 @@ def decide(conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, bef
         sky=None if colours is None else colours[0].tolist(),
         unused=("model.inside", "train.use_white_bkgd", *UNUSED),
         depth=depth,
-        depth_views=before.depth_views if depth is None else depth.views,
+        depth_views=earlier.depth_views if depth is None else depth.views,
     )
 
 
-def decide_region(choice: str, measured: Measurements, before: Before) -> Decision:
+def decide_region(choice: str, measured: Measurements, earlier: EarlierPlan) -> Decision:
     """Whether most cameras are within INTERIOR_RADIUS and at least LEAST_OUTWARD of them look away from the centre."""
 
     def find() -> tuple[str, str]:
@@ -92,10 +92,10 @@ def decide_region(choice: str, measured: Measurements, before: Before) -> Decisi
         reason += f"; interior: over 50%, {LEAST_OUTWARD:.0%}"
         return INTERIOR if within > 0.5 and outward >= LEAST_OUTWARD else OBJECT, reason
 
-    return decided("model.plan.region", choice, find, before.region)
+    return decided("model.plan.region", choice, find, earlier.region)
 
 
-def decide_background(choice: str, measured: Measurements, before: Before) -> Decision:
+def decide_background(choice: str, measured: Measurements, earlier: EarlierPlan) -> Decision:
     """The background without masks; a plain one is one colour along the borders of all images.
 
     The initial density of a plain one is low, and rays that nothing absorbs have its colour; otherwise the initial
@@ -109,17 +109,17 @@ def decide_background(choice: str, measured: Measurements, before: Before) -> De
         reason = f"the borders of the photographs have {'one colour' if is_plain else 'several colours'}"
         return PLAIN if is_plain else CONTRACTED, reason
 
-    return decided("model.plan.background", choice, find, before.background)
+    return decided("model.plan.background", choice, find, earlier.background)
 
 
 def decide_start(
-    conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, before: Before
+    conf: FastNeuSConfig, train: TrainConfig, measured: Measurements, earlier: EarlierPlan
 ) -> tuple[Decision, FusedDepth | None]:
     """Without masks: whether the surface starts from the fused depth maps of a plane sweep, and these if needed."""
     key = "model.open.depth_until"
-    if before.start is not None:
-        has_points = before.start.value == DEPTH_MAPS and before.step < conf.open.depth_until * train.end_iter
-        return before.start, measured.depth(before.depth_views) if has_points else None
+    if earlier.start is not None:
+        has_points = earlier.start.value == DEPTH_MAPS and earlier.step < conf.open.depth_until * train.end_iter
+        return earlier.start, measured.depth(earlier.depth_views) if has_points else None
     if conf.open.depth_until == 0:
         return Decision(SPHERE, "", key, is_forced=True), None
     fused = measured.depth(0)

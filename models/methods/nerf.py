@@ -35,20 +35,20 @@ class RadianceModel(VolumeModel):
     def scalar_inputs(self, rendered: OfRays) -> dict[str, Var]:
         """Colours, and of two passes the coarse colours and the largest weight of each ray."""
         rendering = rendered.rendering
-        found = {"rgb": rendering.rgb, "target": rendered.target, "mask": rendered.counts}
+        inputs = {"rgb": rendering.rgb, "target": rendered.target, "mask": rendered.counts}
         if rendering.samples.coarse is None:
-            return found
+            return inputs
         weights = rendering.weights.reshape((len(rendered.target), -1))
-        return found | {"coarse_rgb": rendering.samples.coarse.rgb, "weight_max": weights.max(dim=1, keepdims=True)}
+        return inputs | {"coarse_rgb": rendering.samples.coarse.rgb, "weight_max": weights.max(dim=1, keepdims=True)}
 
     def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The losses, and the PSNR of each pass."""
         target, mask = output["target"], output["mask"]
-        found = loss_scalars(losses) | {"Statistics/psnr": masked_psnr(output["rgb"], target, mask)}
+        scalars = loss_scalars(losses) | {"Statistics/psnr": masked_psnr(output["rgb"], target, mask)}
         if "coarse_rgb" in output:
-            found["Statistics/weight_max"] = masked_mean(output["weight_max"], mask)
-            found["Statistics/coarse_psnr"] = masked_psnr(output["coarse_rgb"], target, mask)
-        return found
+            scalars["Statistics/weight_max"] = masked_mean(output["weight_max"], mask)
+            scalars["Statistics/coarse_psnr"] = masked_psnr(output["coarse_rgb"], target, mask)
+        return scalars
 
     @property
     def level_set(self) -> LevelSet:

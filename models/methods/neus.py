@@ -41,31 +41,31 @@ class SurfaceModel(VolumeModel):
     def precompute(self, batch: RayBatch, noise: Noise | None) -> Var | None:
         """What the estimator computes once per chunk."""
         with jt.no_grad():
-            distance = self.fields.sdf.at_weights().distance
+            distance = self.fields.sdf.bind().distance
             return self.estimator.precompute(SampleRequest(batch.rays, batch, noise, distance))
 
     def scalar_inputs(self, rendered: OfSurface) -> dict[str, Var]:
         """Colours and inv_s, and of dense samples what the published code plots."""
         rendering = rendered.rendering
-        found = {"rgb": rendering.rgb, "target": rendered.target, "mask": rendered.counts, "inv_s": rendering.inv_s}
+        inputs = {"rgb": rendering.rgb, "target": rendered.target, "mask": rendered.counts, "inv_s": rendering.inv_s}
         if not rendering.samples.per_ray:
-            return found
+            return inputs
         samples, geometry, shape = rendering.samples, rendering.geometry, (len(rendered.target), -1)
         cos = (samples.directions * geometry.gradient).sum(dim=1)
         sdf, deltas, cos = (value.reshape(shape)[:, :1] for value in (geometry.sdf, samples.deltas, cos))
         slope = annealed_cos(cos, self.cos_anneal_ratio(rendered.step))
         cdf = interval_cdfs(sdf, slope, deltas, rendering.inv_s)[0]  # Phi_s at the first interval
-        return found | {"cdf": cdf, "weight_max": rendering.weights.reshape(shape).max(dim=1, keepdims=True)}
+        return inputs | {"cdf": cdf, "weight_max": rendering.weights.reshape(shape).max(dim=1, keepdims=True)}
 
     def scalars(self, output: Mapping[str, Var], losses: Mapping[str, Var]) -> dict[str, Var]:
         """The published TensorBoard scalars, and the other losses."""
         mask = output["mask"]
-        found = loss_scalars(losses) | {
+        scalars = loss_scalars(losses) | {
             "Statistics/s_val": 1.0 / output["inv_s"],
             "Statistics/psnr": masked_psnr(output["rgb"], output["target"], mask),
         }
         means = (name for name in ("cdf", "weight_max") if name in output)
-        return found | {f"Statistics/{name}": masked_mean(output[name], mask) for name in means}
+        return scalars | {f"Statistics/{name}": masked_mean(output[name], mask) for name in means}
 
     def progress_text(self, scalars: Mapping[str, float]) -> str:
         """The text with inv_s."""
@@ -74,7 +74,7 @@ class SurfaceModel(VolumeModel):
     def view(self, rays: Rays, step: int) -> RayView:
         """Colours with background; normal, distance and opacity inside the sphere; all samples are evaluated."""
         with jt.no_grad():
-            fields, sdf = self.fields, self.fields.sdf.at_weights()
+            fields, sdf = self.fields, self.fields.sdf.bind()
             samples = self.estimator.sample(SampleRequest(rays, distance=sdf.distance))
             geometry, ratio = sdf.evaluate(samples.positions), self.cos_anneal_ratio(step)
             rendering = render_surface(fields.color, fields.sharpness(), samples, geometry, ratio, self.behind)
@@ -100,18 +100,18 @@ class SurfaceModel(VolumeModel):
 
     def _distances(self, points: np.ndarray) -> np.ndarray:
         with jt.no_grad():
-            return self.fields.sdf.at_weights().distance(jt.array(points)).numpy()
+            return self.fields.sdf.bind().distance(jt.array(points)).numpy()
 
     def _gradients(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with jt.no_grad():
-            found = self.fields.sdf.at_weights().evaluate(jt.array(points))
-            return found.sdf.numpy(), found.gradient.numpy()
+            geometry = self.fields.sdf.bind().evaluate(jt.array(points))
+            return geometry.sdf.numpy(), geometry.gradient.numpy()
 
     def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
         with jt.no_grad():
             place = jt.array(points)
-            found = self.fields.sdf.at_weights().evaluate(place)
-            return self.fields.color(place, found.gradient, -jt.array(normals), found.feature).numpy()
+            geometry = self.fields.sdf.bind().evaluate(place)
+            return self.fields.color(place, geometry.gradient, -jt.array(normals), geometry.feature).numpy()
 
 
 def cos_anneal_ratio(step: int, train: TrainConfig) -> float:

@@ -16,7 +16,7 @@ from models.methods.confs import FAST_NERF, FAST_NEUS, NEUS, FastNeRFConfig, Fas
 from models.methods.decisions import decide_gaussians, decide_nerf, decide_neus, decide_plain
 from models.methods.fast_decisions import decide as decide_surface
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
-from models.plan import Before, Measurements, TrainingPlan
+from models.plan import EarlierPlan, Measurements, TrainingPlan
 
 if TYPE_CHECKING:
     from models.methods.protocol import Model
@@ -29,7 +29,7 @@ class Method:
     block: type[Any]  # a frozen dataclass, a `models.methods.block.ModelConfig`
     # Builds the model with initialised networks.
     build: Callable[[Any, TrainConfig, np.random.Generator, TrainingPlan], Model]
-    decide: Callable[[Any, TrainConfig, Measurements, Before], TrainingPlan] = decide_plain
+    decide: Callable[[Any, TrainConfig, Measurements, EarlierPlan], TrainingPlan] = decide_plain
 
 
 def _imported(module: str, name: str = "build") -> Callable[..., Model]:
@@ -46,9 +46,9 @@ METHODS: dict[str, Method] = {
 }
 
 
-def decide(conf: ModelConfig, train: TrainConfig, measured: Measurements, before: Before) -> TrainingPlan:
-    """The plan of a training; `before`: what a training began with that is resumed, `Before()` for a new one."""
-    return METHODS[conf.type].decide(conf, train, measured, before)
+def decide(conf: ModelConfig, train: TrainConfig, measured: Measurements, earlier: EarlierPlan) -> TrainingPlan:
+    """The plan of a training; `earlier`: that of a resumed training, `EarlierPlan()` for a new one."""
+    return METHODS[conf.type].decide(conf, train, measured, earlier)
 
 
 def build_model(

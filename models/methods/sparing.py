@@ -17,9 +17,9 @@ from data.cameras import SPAN_LENGTH
 from data.rays import Rays
 from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator, inside_depths
-from models.fields.protocol import STEEPEST, SurfaceFields
+from models.fields.protocol import LARGEST_SLOPE, SurfaceFields
 from models.machine.backend import jt
-from models.ops.volrend import ALPHA_EPS, over_background, packed_sum, points_along, ray_weights
+from models.ops.volrend import ALPHA_EPS, composite, over_background, points_along, ray_weights
 from models.rendering.protocol import SurfaceMethod
 from models.rendering.render import render_surface
 from models.rendering.views import region_view
@@ -48,7 +48,7 @@ def may_be_opaque(rays: Rays, sdf: np.ndarray, spacing: float, inv_s: float) -> 
     crossing counts, not the blur around a surface with a small inv_s.
     """
     blur = np.where(meets_sphere(rays), NEGLIGIBLE / inv_s, 0.0)
-    return sdf.min(axis=1) <= STEEPEST * spacing + blur
+    return sdf.min(axis=1) <= LARGEST_SLOPE * spacing + blur
 
 
 def may_be_inside(rays: Rays, t_starts: np.ndarray, last: float) -> np.ndarray:
@@ -139,14 +139,14 @@ def _uniform_distances(fields: SurfaceFields, estimator: HierarchicalEstimator, 
     placed = upload(rays)
     depths = inside_depths(placed.near, placed.far, count, None)
     points = points_along(placed.origins, placed.directions, depths).reshape((-1, 3))
-    return fields.sdf.at_weights().distance(points).reshape(depths.shape).numpy()
+    return fields.sdf.bind().distance(points).reshape(depths.shape).numpy()
 
 
 def _view_object(
     model: SurfaceMethod, estimator: HierarchicalEstimator, rays: Rays, sdf: np.ndarray, step: int
 ) -> RayView:
     """Render rays that may be opaque; `sdf` is that of `_uniform_distances`."""
-    placed, bound = upload(rays), model.fields.sdf.at_weights()
+    placed, bound = upload(rays), model.fields.sdf.bind()
     color: Any = model.fields.color
     t_starts = estimator.t_starts(placed, bound.distance, None, jt.array(sdf))
     samples = estimator.samples_of(placed, t_starts)
@@ -154,8 +154,8 @@ def _view_object(
         geometry = bound.evaluate(samples.positions)
     else:  # with a background, the networks are evaluated only inside the sphere; their outputs are zero elsewhere
         rows = Rows.where(may_be_inside(rays, t_starts.numpy(), estimator.last_length))
-        found = bound.evaluate(rows.gather(samples.positions))
-        geometry = FieldOutput(rows.spread(found.sdf), found.feature, rows.spread(found.gradient))
+        inside = bound.evaluate(rows.gather(samples.positions))
+        geometry = FieldOutput(rows.spread(inside.sdf), inside.feature, rows.spread(inside.gradient))
 
         def color(points: Var, normals: Var, view_dirs: Var, features: Var) -> Var:
             gather = rows.gather
@@ -179,4 +179,4 @@ def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rg
     nothing = jt.zeros((samples.positions.shape[0], 3))
     alpha, rgb, offsets = background.joined(nothing[:, :1], nothing)
     weights, opacity = ray_weights(alpha, offsets, is_dense=True)
-    return unseen(over_background(packed_sum(weights, rgb, offsets), opacity, background_rgb).numpy())
+    return unseen(over_background(composite(weights, rgb, offsets), opacity, background_rgb).numpy())

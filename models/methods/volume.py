@@ -19,9 +19,9 @@ from models.plan import TrainingPlan
 from models.rendering.conf import EXPOSURE, PhotographsConfig
 from models.rendering.loss_table import terms_of, weights_of
 from models.rendering.losses import LOSSES
-from models.rendering.protocol import OfRays, Output
+from models.rendering.protocol import OfRays, Output, Targets
 from models.rendering.terms import binary_mask
-from models.structs import Noise, RayBatch, Term, Var
+from models.structs import Noise, RayBatch, Term
 
 # The order in which networks are optimised and saved, as published; others follow.
 ORDER = ("nerf", "sdf_network_fine", "variance_network_fine", "color_network_fine", "nerf_coarse", "nerf_fine")
@@ -52,8 +52,9 @@ class VolumeModel(Model):
     def networks(self) -> dict[str, jt.nn.Module]:
         """All networks by their names in checkpoints, in the order of optimisation."""
         learned = {} if self.exposure is None else {EXPOSURE: self.exposure}
-        found = self.fields.networks | self.estimator.networks | learned
-        return {name: found[name] for name in sorted(found, key=lambda name: ORDER.index(name) if name in ORDER else 9)}
+        networks = self.fields.networks | self.estimator.networks | learned
+        names = sorted(networks, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER))
+        return {name: networks[name] for name in names}
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> Any:
         """Batches of a scene."""
@@ -101,11 +102,11 @@ class VolumeModel(Model):
             return rendering
         return replace(rendering, rgb=self.exposure(rendering.rgb, jt.array(batch.view)))
 
-    def targets(self, batch: RayBatch) -> tuple[Var, Var, Var | None]:
-        """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
+    def targets(self, batch: RayBatch) -> Targets:
+        """The pixels; with masks, colours count inside them."""
         mask = batch.mask if self.plan.uses_masks else None
         counts = binary_mask(None if mask is None else jt.array(mask), len(batch))
-        return jt.array(batch.rgb), counts, None if mask is None else counts
+        return Targets(jt.array(batch.rgb), counts, None if mask is None else counts)
 
     def terms(self, rendered: OfRays) -> dict[str, Term]:
         """The losses with a weight at this step, by name."""

@@ -50,19 +50,19 @@ class _Color(jt.Function):
         self.record_size = -(-self.points // BLOCK) * BLOCK * sizes.recorded
         is_kept = device() == CPU and not jt.flags.no_grad and self.record_size * FLOAT_BYTES <= KEPT_BYTES
         self.sizes = replace(sizes, keeps=int(is_kept))
-        self.found: list[Var] = []
+        self.outputs: list[Var] = []
 
     def execute(self, normals: Var, features: Var, packed: Var) -> Var:
         """RGB [P, 3]."""
         kept = self.record_size if self.sizes.keeps else 0
         shapes = shapes32((self.points, self.sizes.widths[-1]), (max(1, kept),))
-        self.found = SOURCE.call("color_forward", self.sizes, shapes, [self.inputs[0], normals, features, packed])
-        return self.found[0]
+        self.outputs = SOURCE.call("color_forward", self.sizes, shapes, [self.inputs[0], normals, features, packed])
+        return self.outputs[0]
 
     def grad(self, d_rgb: Var) -> tuple[Var, ...]:
         """Cotangents of normals, features and packed."""
         shapes = shapes32(*(value.shape for value in self.inputs[1:]))
-        return tuple(SOURCE.call("color_backward", self.sizes, shapes, [*self.inputs, *self.found, d_rgb]))
+        return tuple(SOURCE.call("color_backward", self.sizes, shapes, [*self.inputs, *self.outputs, d_rgb]))
 
 
 color = Kernel(_reference, cpu=_native, cuda=_cuda)

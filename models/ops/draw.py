@@ -79,8 +79,8 @@ def _native(photographs: Photographs, draw: Draw) -> tuple[PixelBatch, Var]:
     outputs += [(draw.rays if draw.masked else 1, 1)]
     masks = photographs.masks if draw.masked else photographs.rgb[:1]
     inputs = [photographs.windows, photographs.shares, photographs.cameras, photographs.rgb, masks]
-    found = SOURCE.call("draw_pixels", draw, outputs, inputs)
-    return _batch(found if draw.masked else found[:-1])
+    pixels = SOURCE.call("draw_pixels", draw, outputs, inputs)
+    return _batch(pixels if draw.masked else pixels[:-1])
 
 
 def _batch(values: list[Var]) -> tuple[PixelBatch, Var]:

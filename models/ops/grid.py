@@ -21,9 +21,9 @@ SOURCE = network_source("grid_encode.h", GridSizes, FEATURES=FEATURES)
 
 def _reference(points: Var, table: Var, sizes: GridSizes) -> Var:
     """[P, 3], [rows, FEATURES] -> features [P, L FEATURES], zero in inactive levels."""
-    found = [level_features(points, table, sizes, level) for level in range(sizes.active)]
-    found += [jt.zeros((points.shape[0], FEATURES))] * (sizes.levels - sizes.active)
-    return jt.concat(found, dim=1)
+    features = [level_features(points, table, sizes, level) for level in range(sizes.active)]
+    features += [jt.zeros((points.shape[0], FEATURES))] * (sizes.levels - sizes.active)
+    return jt.concat(features, dim=1)
 
 
 def level_features(points: Var, table: Var, sizes: GridSizes, level: int) -> Var:

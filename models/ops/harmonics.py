@@ -24,14 +24,14 @@ def functions(degree: int, d: Any) -> list[Any]:
     x, y, z = d[:, 0:1], d[:, 1:2], d[:, 2:3]
     xx, yy, zz = x * x, y * y, z * z
     one = 0.4886025119029199
-    found = [x * 0.0 + CONSTANT, y * -one, z * one, x * -one]
+    basis = [x * 0.0 + CONSTANT, y * -one, z * one, x * -one]
     a, b, c = 1.0925484305920792, 0.31539156525252005, 0.5462742152960396
-    found += [x * y * a, y * z * -a, (zz * 2 - xx - yy) * b, x * z * -a, (xx - yy) * c]
+    basis += [x * y * a, y * z * -a, (zz * 2 - xx - yy) * b, x * z * -a, (xx - yy) * c]
     e, f, g = -0.5900435899266435, 2.890611442640554, -0.4570457994644658
     h, k = 0.3731763325901154, 1.445305721320277
-    found += [y * (xx * 3 - yy) * e, x * y * z * f, y * (zz * 4 - xx - yy) * g, z * (zz * 2 - xx * 3 - yy * 3) * h]
-    found += [x * (zz * 4 - xx - yy) * g, z * (xx - yy) * k, x * (xx - yy * 3) * e]
-    return found[: count_of(degree)]
+    basis += [y * (xx * 3 - yy) * e, x * y * z * f, y * (zz * 4 - xx - yy) * g, z * (zz * 2 - xx * 3 - yy * 3) * h]
+    basis += [x * (zz * 4 - xx - yy) * g, z * (xx - yy) * k, x * (xx - yy * 3) * e]
+    return basis[: count_of(degree)]
 
 
 def turning(degree: int, rotation: np.ndarray) -> np.ndarray:

@@ -82,8 +82,8 @@ def _native(
     outputs = [((rays,), "int32"), (rays, 3), (rays, 3)]
     inputs = [offsets, sdf, gradient, weights, places, directions]
 
-    def given(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
-        return [found[0], *inputs[1:3], inputs[-1], *cotangents[1:]]
+    def given(inputs: list[Var], outputs: list[Var], cotangents: list[Var]) -> list[Var]:
+        return [outputs[0], *inputs[1:3], inputs[-1], *cotangents[1:]]
 
     return SOURCE.differentiable("surface_hits", sizes, outputs, inputs, (1, 2), given)
 

@@ -92,14 +92,14 @@ def _reference(
     kept = int((ends <= samples).sum())
     rays, steps_taken = np.nonzero(is_taken[:kept])
     offsets = np.concatenate([[0], ends[:kept], np.full(len(ends) - kept, len(rays))])
-    found = rays.astype(np.int32), depths[rays, steps_taken, None], points[rays, steps_taken], d[rays]
-    return _padded(offsets, kept, found, samples)
+    columns = rays.astype(np.int32), depths[rays, steps_taken, None], points[rays, steps_taken], d[rays]
+    return _padded(offsets, kept, columns, samples)
 
 
-def _padded(offsets: np.ndarray, kept: int, found: Sequence[np.ndarray], samples: int) -> PackedSamples:
+def _padded(offsets: np.ndarray, kept: int, columns: Sequence[np.ndarray], samples: int) -> PackedSamples:
     """Packed samples from rays, depths, points and directions of the used rows."""
     whole = [offsets.astype(np.int32), np.array([kept], np.int32)]
-    for values in found:
+    for values in columns:
         padding = np.zeros((samples - len(values), *values.shape[1:]), values.dtype)
         whole.append(np.concatenate([values, padding]))
     return PackedSamples(*(jt.array(values).stop_grad() for values in whole))
@@ -151,21 +151,29 @@ class Merge:
 COMPACT_SOURCE = Source("compact.h", (Compact, Fill, Merge))
 
 
-def _compact_reference(found: PackedSamples, is_kept: Var, samples: int) -> PackedSamples:
-    """The samples with is_kept (bool [S]) of the first rays of `found` that fit the sample budget `samples`."""
-    offsets, kept = found.offsets.numpy(), int(found.kept.item())
+def _compact_reference(traversed: PackedSamples, is_kept: Var, samples: int) -> PackedSamples:
+    """The samples with is_kept (bool [S]) of the first rays of `traversed` that fit the sample budget `samples`."""
+    offsets, kept = traversed.offsets.numpy(), int(traversed.kept.item())
     chosen = is_kept.numpy().astype(bool)
     ends = np.concatenate([[0], np.cumsum(chosen[: offsets[-1]])])[offsets]
     kept = min(kept, int((ends[1:] <= samples).sum()))
     rows = np.flatnonzero(chosen[: offsets[kept]])
-    samples_of = (found.rays, found.depths, found.points, found.directions)
+    samples_of = (traversed.rays, traversed.depths, traversed.points, traversed.directions)
     return _padded(np.minimum(ends, ends[kept]), kept, [values.numpy()[rows] for values in samples_of], samples)
 
 
-def _compact_native(found: PackedSamples, is_kept: Var, samples: int) -> PackedSamples:
-    layout = Compact(found.rays.shape[0], samples)
-    inputs = [found.offsets, found.kept, is_kept, found.rays, found.depths, found.points, found.directions]
-    return native_samples(COMPACT_SOURCE, "compact", layout, found.offsets.shape[0] - 1, inputs)
+def _compact_native(traversed: PackedSamples, is_kept: Var, samples: int) -> PackedSamples:
+    layout = Compact(traversed.rays.shape[0], samples)
+    inputs = [
+        traversed.offsets,
+        traversed.kept,
+        is_kept,
+        traversed.rays,
+        traversed.depths,
+        traversed.points,
+        traversed.directions,
+    ]
+    return native_samples(COMPACT_SOURCE, "compact", layout, traversed.offsets.shape[0] - 1, inputs)
 
 
 def _order_reference(near: PackedSamples, far: PackedSamples) -> tuple[Var, Var]:
@@ -193,25 +201,25 @@ def _order_native(near: PackedSamples, far: PackedSamples) -> tuple[Var, Var]:
     return place, sample
 
 
-def _fill_reference(found: PackedSamples, others: Var, samples: int) -> PackedSamples:
+def _fill_reference(near: PackedSamples, others: Var, samples: int) -> PackedSamples:
     """Exactly `samples` samples: those of rays, then the points `others` [P, 3], repeated cyclically.
 
     Depth, direction and ray of the points are 0.
     """
-    used = int(found.offsets.numpy()[-1])
+    used = int(near.offsets.numpy()[-1])
     rest = others.numpy()[np.arange(samples - used) % others.shape[0]]
     rays, depths, points, directions = (
-        values.numpy()[:used] for values in (found.rays, found.depths, found.points, found.directions)
+        values.numpy()[:used] for values in (near.rays, near.depths, near.points, near.directions)
     )
     own = rays, depths, np.concatenate([points, rest]), directions
-    return _padded(found.offsets.numpy(), int(found.kept.item()), own, samples)
+    return _padded(near.offsets.numpy(), int(near.kept.item()), own, samples)
 
 
-def _fill_native(found: PackedSamples, others: Var, samples: int) -> PackedSamples:
-    layout = Fill(found.rays.shape[0], others.shape[0], samples)
+def _fill_native(near: PackedSamples, others: Var, samples: int) -> PackedSamples:
+    layout = Fill(near.rays.shape[0], others.shape[0], samples)
     outputs = [((samples,), "int32"), *((samples, width) for width in (1, 3, 3))]
-    inputs = [found.offsets, found.rays, found.depths, found.points, found.directions, others]
-    return PackedSamples(found.offsets, found.kept, *COMPACT_SOURCE.detached("fill", layout, outputs, inputs))
+    inputs = [near.offsets, near.rays, near.depths, near.points, near.directions, others]
+    return PackedSamples(near.offsets, near.kept, *COMPACT_SOURCE.detached("fill", layout, outputs, inputs))
 
 
 compact = Kernel(_compact_reference, cpu=_compact_native, cuda=_compact_native)

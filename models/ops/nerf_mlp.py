@@ -24,8 +24,8 @@ def _reference(
     """
     if selected is not None:
         points, view_dirs = _where(selected, points), _where(selected, view_dirs)
-        found = _reference(points, view_dirs, weights, sizes)
-        return _where(selected, found[0]), _where(selected, found[1])
+        values = _reference(points, view_dirs, weights, sizes)
+        return _where(selected, values[0]), _where(selected, values[1])
 
     def linear(layer: int, value: Var) -> Var:
         matrix, bias = weights.layers[layer]

@@ -109,9 +109,9 @@ def _reference(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var
         states: uint8 [N, N, N].
     """
     *values, shifts = map(np.asarray, (rays.origins, rays.directions, rays.near, rays.far, jitter))
-    found, is_before = occupied(Rays(*values), shifts, states.numpy(), float(sizes.section), float(sizes.near_plane))
-    most = min(sizes.samples, found.rays.shape[0])
-    return compact(found, is_before.logical_or(transmits[found.rays]), most)
+    samples, is_before = occupied(Rays(*values), shifts, states.numpy(), float(sizes.section), float(sizes.near_plane))
+    most = min(sizes.samples, samples.rays.shape[0])
+    return compact(samples, is_before.logical_or(transmits[samples.rays]), most)
 
 
 def _native(rays: Rays, jitter: np.ndarray | Var, transmits: Var, states: Var, sizes: Outside) -> PackedSamples:

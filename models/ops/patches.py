@@ -111,9 +111,9 @@ def _turned(vectors: Var, matrices: Var) -> Var:
 def _seen(points: Var, cameras: Var) -> tuple[Var, Var]:
     """Pixels [N, M, 2] and depths [N, M, 1] of points [N, M, 3]."""
     projection = cameras[:, PROJECTION].reshape((-1, 3, 4))
-    found = _turned(points, projection[:, :, :3]) + projection[:, :, 3].unsqueeze(1)
-    depths = found[:, :, 2:]
-    return found[:, :, :2] / jt.ternary(depths > 0, depths, jt.ones_like(depths)), depths
+    projected = _turned(points, projection[:, :, :3]) + projection[:, :, 3].unsqueeze(1)
+    depths = projected[:, :, 2:]
+    return projected[:, :, :2] / jt.ternary(depths > 0, depths, jt.ones_like(depths)), depths
 
 
 def _within(pixels: Var, cameras: Var) -> Var:

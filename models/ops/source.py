@@ -170,7 +170,7 @@ class Source:
         return operation(*inputs[: len(outputs) - 1])
 
 
-def only_first(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
+def only_first(inputs: list[Var], outputs: list[Var], cotangents: list[Var]) -> list[Var]:
     """The inputs of a gradient, if only the first output has one."""
     return [*inputs, cotangents[0]]
 

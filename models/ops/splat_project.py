@@ -148,8 +148,8 @@ def _project(form: str, widths: Sequence[tuple[int, ...]], splats: Sequence[Var]
     count = splats[0].shape[0]
     outputs = [*((count, *width) for width in widths), ((count, 2), "int32")]
 
-    def given(inputs: list[Var], found: list[Var], cotangents: list[Var]) -> list[Var]:
-        return [*inputs, found[-1], *cotangents[:-1]]
+    def given(inputs: list[Var], outputs: list[Var], cotangents: list[Var]) -> list[Var]:
+        return [*inputs, outputs[-1], *cotangents[:-1]]
 
     inputs = [*splats, camera]
     return SOURCE.differentiable(f"project_{form}", Projection(*size), outputs, inputs, range(len(splats)), given)

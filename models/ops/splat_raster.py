@@ -138,8 +138,8 @@ def _first(places: Var, weights: Var, depths: Var) -> Var:
     """The value (inverse depth) [P, 1] of the first Gaussian with a nonzero weight; 0 if there is none."""
     order = np.argsort(depths.numpy().reshape(-1), kind="stable")
     has_weight = weights.numpy()[:, order] > 0
-    found = places.numpy()[np.arange(len(has_weight)), order[has_weight.argmax(axis=1)]]
-    return jt.array(np.where(has_weight.any(axis=1), found, 0.0).astype(np.float32)[:, None]).stop_grad()
+    firsts = places.numpy()[np.arange(len(has_weight)), order[has_weight.argmax(axis=1)]]
+    return jt.array(np.where(has_weight.any(axis=1), firsts, 0.0).astype(np.float32)[:, None]).stop_grad()
 
 
 def _ellipsoids_native(seen: Ellipsoids, look: Look, layout: Raster) -> Var:
@@ -175,9 +175,9 @@ class _Composite(jt.Function):
         """Cotangents of the inputs."""
         inputs = [*self.inputs, self.radii, self.picture, d_picture]
         shapes = [value.shape for value in self.inputs]
-        found = SOURCE.call(f"composite_{self.form}_backward", self.layout, shapes, inputs)
-        jt.sync(found)
-        return tuple(found)
+        gradients = SOURCE.call(f"composite_{self.form}_backward", self.layout, shapes, inputs)
+        jt.sync(gradients)
+        return tuple(gradients)
 
 
 composite_ellipsoids = Kernel(_ellipsoids_reference, cpu=_ellipsoids_native, cuda=_ellipsoids_native)

@@ -188,8 +188,8 @@ def rounds(
             continue
         if unknown is not None:
             points = points_along(origins, directions, unknown).reshape((-1, 3))
-            found = distance(points).reshape(unknown.shape)
-            sdf = jt.concat([sdf, found], dim=1).gather(1, order) if order is not None else found
+            distances = distance(points).reshape(unknown.shape)
+            sdf = jt.concat([sdf, distances], dim=1).gather(1, order) if order is not None else distances
         unknown, depths, order = upsample(origins, directions, depths, sdf, first_inv_s * 2**index, count)
         added.append(unknown)
     return [*added, depths]

@@ -34,7 +34,7 @@ MAX_EXPONENT = 80.0  # outside the limits; exp of more than 88 is infinite, and 
 INV_S_MIN, INV_S_MAX = 1e-6, 1e6  # outside them the sigmoid of sdf * inv_s is a constant or a step in float32
 
 
-def inv_s_of(variance: Var) -> Var:
+def _inv_s_reference(variance: Var) -> Var:
     """inv_s = exp(10 variance) [1], 1/s of the logistic density, of its parameter [1].
 
     Clamped, with no gradient outside the limits.
@@ -69,7 +69,7 @@ def alpha_from_cdfs(entry_cdf: Var, exit_cdf: Var) -> Var:
     return (entry_cdf - exit_cdf + ALPHA_EPS) / (entry_cdf + ALPHA_EPS)
 
 
-def alpha_from_sdf(sdf: Var, cos: Var, deltas: Var, inv_s: Var, ratio: float) -> Var:
+def _alpha_reference(sdf: Var, cos: Var, deltas: Var, inv_s: Var, ratio: float) -> Var:
     """Opacities of intervals in [0, 1] (eq. 13); sdf, cos and deltas of one shape, inv_s [1].
 
     Args:
@@ -85,7 +85,7 @@ def alpha_from_density(density: Var, deltas: Var | float) -> Var:
     return 1.0 - (-density * deltas).exp()
 
 
-def weights_from_alpha(alpha: Var, offsets: Var, opaque: float = OPAQUE, eps: float = 0.0) -> tuple[Var, Var]:
+def _weights_reference(alpha: Var, offsets: Var, opaque: float = OPAQUE, eps: float = 0.0) -> tuple[Var, Var]:
     """w_i = alpha_i T_i with T_i = prod_{j<i} (1 - alpha_j + eps) (eq. 10), and the transmittance of whole rays.
 
     alpha [S, 1] -> weights [S, 1], transmittance [R, 1]. A sample with T_i < `opaque` is ignored: its weight and
@@ -108,7 +108,7 @@ def dense_weights(alpha: Var) -> Var:
     return alpha * exclusive_cumprod(1.0 - alpha + TRANSMITTANCE_EPS)
 
 
-def composite(weights: Var, values: Var, offsets: Var) -> Var:
+def _composite_reference(weights: Var, values: Var, offsets: Var) -> Var:
     """Weighted sums of values over each ray (eq. 3): [S, 1], [S, C] -> [R, C]; 0 for a ray without samples."""
     rays, _, is_used = _places(offsets, weights.shape[0])
     weighted = jt.ternary(is_used.broadcast(values.shape), weights * values, jt.zeros_like(values))
@@ -238,19 +238,19 @@ def _weights_native(alpha: Var, offsets: Var, opaque: float = OPAQUE, eps: float
     return PACKED_SOURCE.differentiable("packed_weights", layout, shapes, [offsets, alpha], (1,))
 
 
-def _sum_native(weights: Var, values: Var, offsets: Var) -> Var:
+def _composite_native(weights: Var, values: Var, offsets: Var) -> Var:
     layout, shapes = Packed(*values.shape), [(offsets.shape[0] - 1, values.shape[1])]
     return PACKED_SOURCE.differentiable("packed_sum", layout, shapes, [offsets, weights, values], (1, 2))
 
 
-def _sharpness_native(variance: Var) -> Var:
+def _inv_s_native(variance: Var) -> Var:
     return SHARPNESS_SOURCE.differentiable("sharpness", SharpnessEnds(), [(1,)], [variance])
 
 
-sharpness = Kernel(inv_s_of, cpu=_sharpness_native, cuda=_sharpness_native)
-section_alpha = Kernel(alpha_from_sdf, cpu=_alpha_native, cuda=_alpha_native)
-packed_weights = Kernel(weights_from_alpha, cpu=_weights_native, cuda=_weights_native)
-packed_sum = Kernel(composite, cpu=_sum_native, cuda=_sum_native)
+inv_s_of = Kernel(_inv_s_reference, cpu=_inv_s_native, cuda=_inv_s_native)
+alpha_from_sdf = Kernel(_alpha_reference, cpu=_alpha_native, cuda=_alpha_native)
+weights_from_alpha = Kernel(_weights_reference, cpu=_weights_native, cuda=_weights_native)
+composite = Kernel(_composite_reference, cpu=_composite_native, cuda=_composite_native)
 
 
 def ray_weights(alpha: Var, offsets: Var, is_dense: bool) -> tuple[Var, Var]:
@@ -259,7 +259,7 @@ def ray_weights(alpha: Var, offsets: Var, is_dense: bool) -> tuple[Var, Var]:
     Dense samples follow the published code: no ray ends early, and each factor of the transmittance has an epsilon.
     """
     if is_dense:
-        weights, _ = packed_weights(alpha, offsets, 0.0, TRANSMITTANCE_EPS)
-        return weights, packed_sum(weights, jt.ones_like(weights), offsets)
-    weights, transmittance = packed_weights(alpha, offsets)
+        weights, _ = weights_from_alpha(alpha, offsets, 0.0, TRANSMITTANCE_EPS)
+        return weights, composite(weights, jt.ones_like(weights), offsets)
+    weights, transmittance = weights_from_alpha(alpha, offsets)
     return weights, 1.0 - transmittance

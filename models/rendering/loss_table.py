@@ -54,12 +54,12 @@ class Loss:
         key = self.key or f"{name}_weight"
         if not hasattr(train, key):
             return Decision(1.0)
-        found = self.decide(getattr(train, key), train, plan)
+        decision = self.decide(getattr(train, key), train, plan)
         begins = self._begins(name, train)
         notes = [f"from step {begins:.0f} on"] * (begins > 0) + ["falls to 0 at the end"] * self.falls
-        reason = "; ".join(([found.reason] if found.reason else []) + notes * (found.value > 0))
-        is_forced = found.is_forced and Auto in get_args(field_types(TrainConfig)[key])  # instead of a chosen weight
-        return replace(found, reason=reason, key=found.key or f"train.{key}", is_forced=is_forced)
+        reason = "; ".join(([decision.reason] if decision.reason else []) + notes * (decision.value > 0))
+        is_forced = decision.is_forced and Auto in get_args(field_types(TrainConfig)[key])  # instead of a chosen weight
+        return replace(decision, reason=reason, key=decision.key or f"train.{key}", is_forced=is_forced)
 
     def _begins(self, name: str, train: TrainConfig) -> float:
         return getattr(train, f"{name}_from", self.begins) * train.end_iter
@@ -86,9 +86,9 @@ def terms_of(
     table: Mapping[str, Loss], weights: Mapping[str, Decision], rendered: Any, step: int, train: TrainConfig
 ) -> dict[str, Term]:
     """The terms of the losses with a weight at this step, by name."""
-    found = {}
+    terms = {}
     for name, decision in weights.items():
         weight = decision.value * table[name].factor(name, step, train)
         if weight > 0.0 and (term := table[name].term(rendered)) is not None:
-            found[name] = replace(term, weight=weight)
-    return found
+            terms[name] = replace(term, weight=weight)
+    return terms

@@ -11,7 +11,7 @@ from models.machine.backend import jt
 from models.ops.hits import Tangent, second_differences, tangent_points
 from models.plan import Decision, TrainingPlan
 from models.rendering.loss_table import BESIDE, EXPOSURE, MASKS, POINTS, Loss
-from models.rendering.patches import surface_of
+from models.rendering.patches import surface_hits_of
 from models.rendering.protocol import OfPacked, OfRays, OfSurface
 from models.rendering.terms import COUNT_EPS, color_term, eikonal_term, mask_term, mean_term, squared_term
 from models.structs import Term
@@ -75,7 +75,7 @@ def patches(rendered: OfPacked) -> Term | None:
     comparison, batch = rendered.method.patches, rendered.batch
     if comparison is None or batch.every is None:
         return None
-    costs, is_compared = comparison.costs(rendered.rendering, batch.view, batch.step, batch.every)
+    costs, is_compared = comparison.costs(rendered.rendering, batch.view, batch.step_size, batch.every)
     return Term(costs.sum(), is_compared.sum(), margin=COUNT_EPS)
 
 
@@ -87,16 +87,16 @@ def curvature(rendered: OfPacked) -> Term:
     smooth these; bumps of the coarser levels would remain. The weight falls linearly to 0: a constant one rounds what
     is finer than the bumps, such as the studs of lego.
     """
-    rendering, step = rendered.rendering, rendered.batch.step
+    rendering, step_size = rendered.rendering, rendered.batch.step_size
     if rendering.samples.positions.shape[0] == 0:  # a part of a batch, without a row that could be read
         return Term(jt.zeros(1), jt.zeros(1), margin=COUNT_EPS)
-    at, _, normals = surface_of(rendering, step, every=1)
+    at, _, normals = surface_hits_of(rendering, step_size, every=1)
     x, y, z = rendered.generator().normal(size=3).tolist()  # the same for all parts of a batch
-    tangent = Tangent(x, y, z, step)
+    tangent = Tangent(x, y, z, step_size)
     around = tangent_points(at, normals.detach(), rendering.samples.positions, tangent)
     assert rendered.sdf is not None  # of every surface
     distances = rendered.sdf.values(around)
-    total, count = second_differences(at, rendering.geometry.sdf, distances, step)
+    total, count = second_differences(at, rendering.geometry.sdf, distances, step_size)
     return Term(total, count, margin=COUNT_EPS)
 
 
@@ -117,13 +117,13 @@ def _curvature_weight(weight: float, train: TrainConfig, plan: TrainingPlan) -> 
     return Decision(weight, is_forced=True)
 
 
-SURFACES, RADIANCE = ("neus", "fast_neus"), ("nerf", "fast_nerf")
+OF_SURFACES, OF_RADIANCE = ("neus", "fast_neus"), ("nerf", "fast_nerf")
 FAST = ("fast_neus",)
 LOSSES = {
-    "color": Loss(color, SURFACES),
-    "color_mse": Loss(color_mse, RADIANCE),
+    "color": Loss(color, OF_SURFACES),
+    "color_mse": Loss(color_mse, OF_RADIANCE),
     "coarse_mse": Loss(coarse_mse, ("nerf",)),
-    "eikonal": Loss(eikonal, SURFACES, key="igr_weight"),
+    "eikonal": Loss(eikonal, OF_SURFACES, key="igr_weight"),
     "mask": Loss(mask, when=MASKS),
     "exposure": Loss(exposure, when=EXPOSURE),
     "free": Loss(free_space, FAST, when=BESIDE),

@@ -18,7 +18,7 @@ from models.structs import Array, SurfaceOutput, Var
 MOST_COMPARED = 512  # rays of a batch: more would double the cost of a step, and surface points recur in later steps
 WORST = 0.9  # cost of a pair without information: a random correlation of 0.1
 LEAST_OPACITY = 0.5  # smallest accumulated weight of the region along a ray
-STEEPEST = 0.1  # smallest derivative of the distance against the ray
+LEAST_SLOPE = 0.1  # smallest derivative of the distance against the ray
 
 
 class PatchComparison:
@@ -38,12 +38,12 @@ class PatchComparison:
         self.cameras = jt.array(_rows(cameras)).stop_grad()
         self.layout = Patches(int(height), int(width), conf.neighbours, conf.radius, conf.best, WORST)
 
-    def costs(self, rendering: SurfaceOutput, view: Array, step: float, every: int) -> tuple[Var, Var]:
+    def costs(self, rendering: SurfaceOutput, view: Array, step_size: float, every: int) -> tuple[Var, Var]:
         """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each.
 
-        view: [R], the image of each ray; step: the length of an interval; every: of so many rays one is compared.
+        view: [R], the image of each ray; step_size: the length of an interval; every: of so many rays one is compared.
         """
-        at, points, normals = surface_of(rendering, step, every)
+        at, points, normals = surface_hits_of(rendering, step_size, every)
         is_hit = (at >= 0).unsqueeze(1)
         views = self.views[jt.array(view)]
         views = jt.ternary(is_hit.broadcast(views.shape), views, jt.full_like(views, -1))
@@ -51,10 +51,10 @@ class PatchComparison:
         return costs, is_hit.float32()
 
 
-def surface_of(rendering: SurfaceOutput, step: float, every: int) -> SurfaceHits:
-    """Where the rays of packed samples, `step` apart, meet the surface, one ray in `every`."""
+def surface_hits_of(rendering: SurfaceOutput, step_size: float, every: int) -> SurfaceHits:
+    """Where the rays of packed samples, `step_size` apart, meet the surface, one ray in `every`."""
     samples, geometry = rendering.samples, rendering.geometry
-    sizes = Hits(samples.positions.shape[0], every, LEAST_OPACITY, step, STEEPEST)
+    sizes = Hits(samples.positions.shape[0], every, LEAST_OPACITY, step_size, LEAST_SLOPE)
     places = samples.positions, samples.directions, samples.offsets
     return surface_hits(geometry.sdf, geometry.gradient, rendering.region_weights, *places, sizes)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from models.fields.protocol import DistanceAtWeights, RadianceFields, SurfaceFields
+from models.fields.protocol import BoundDistance, RadianceFields, SurfaceFields
 from models.structs import Array, RayBatch, RaySamples, RenderOutput, SampleRequest, SurfaceOutput, Term, Var
 
 Output = TypeVar("Output", bound=RenderOutput)
@@ -17,7 +17,7 @@ Output = TypeVar("Output", bound=RenderOutput)
 class PackedRays(RayBatch, Protocol):
     """The same with packed samples; see `models.estimators.packed.PackedBatch`."""
 
-    step: float  # length of each interval
+    step_size: float  # length of each interval
     anchors: int | None  # number of SfM points among the samples
     every: int | None  # patches are compared for one ray in so many
 
@@ -42,7 +42,15 @@ class Estimator(Protocol):
         """The samples of a batch."""
 
 
-class Method(Protocol):
+class Targets(NamedTuple):
+    """What rays are compared with."""
+
+    colors: Var  # [R, 3]
+    counts: Var  # [R, 1], 1 if the colour of a ray counts, else 0
+    mask: Var | None  # [R, 1], opacities; None if unknown
+
+
+class VolumeMethod(Protocol):
     """A method that renders rays: a `models.methods.volume.VolumeModel`."""
 
     @property
@@ -59,8 +67,8 @@ class Method(Protocol):
     def behind(self) -> np.ndarray | None:
         """The colour [3] behind everything; None for black."""
 
-    def targets(self, batch: Any) -> tuple[Var, Var, Var | None]:
-        """Target colours [R, 3], which rays count (0 or 1), and target opacity [R, 1]."""
+    def targets(self, batch: Any) -> Targets:
+        """What the rendering of a batch is compared with."""
 
     def exposed(self, rendering: Output, batch: RayBatch) -> Output:
         """Colours with the exposure of their images."""
@@ -72,7 +80,7 @@ class Method(Protocol):
         """What the scalars of a step need of a `Rendered`, by name."""
 
 
-class SurfaceMethod(Method, Protocol):
+class SurfaceMethod(VolumeMethod, Protocol):
     """A method with a signed distance."""
 
     fields: SurfaceFields
@@ -84,7 +92,7 @@ class SurfaceMethod(Method, Protocol):
 class PatchComparison(Protocol):
     """Images whose patches are compared; see `models.rendering.patches.PatchComparison`."""
 
-    def costs(self, rendering: SurfaceOutput, view: Array, step: float, every: int) -> tuple[Var, Var]:
+    def costs(self, rendering: SurfaceOutput, view: Array, step_size: float, every: int) -> tuple[Var, Var]:
         """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each."""
 
 
@@ -97,14 +105,14 @@ class PackedMethod(SurfaceMethod, Protocol):
         """Whether each ray passes beside the object, bool [R]; None if that is not known."""
 
 
-class RadianceMethod(Method, Protocol):
+class RadianceMethod(VolumeMethod, Protocol):
     """A method with a density."""
 
     fields: RadianceFields
 
 
 OfBatch = TypeVar("OfBatch", bound=RayBatch)
-OfMethod = TypeVar("OfMethod", bound=Method)
+OfMethod = TypeVar("OfMethod", bound=VolumeMethod)
 
 
 @dataclass(frozen=True)
@@ -118,7 +126,7 @@ class Rendered(Generic[Output, OfBatch, OfMethod]):
     mask: Var | None  # [R, 1], target opacity of a ray; None if unknown
     method: OfMethod
     step: int  # finished training steps
-    sdf: DistanceAtWeights | None = None  # of a surface, as it was rendered
+    sdf: BoundDistance | None = None  # of a surface, as it was rendered
 
     def generator(self) -> np.random.Generator:
         """Random numbers for a loss: the same for all chunks and processes of a step, and in a resumed training."""
@@ -126,6 +134,6 @@ class Rendered(Generic[Output, OfBatch, OfMethod]):
 
 
 # What a loss needs: any method, one with a signed distance, or one with packed samples.
-OfRays = Rendered[RenderOutput, RayBatch, Method]
+OfRays = Rendered[RenderOutput, RayBatch, VolumeMethod]
 OfSurface = Rendered[SurfaceOutput, RayBatch, SurfaceMethod]
 OfPacked = Rendered[SurfaceOutput, PackedRays, PackedMethod]

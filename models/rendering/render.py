@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from data.rays import Rays
-from models.fields.protocol import ColorField, DistanceAtWeights
-from models.ops.volrend import alpha_from_density, over_background, packed_sum, ray_weights, section_alpha
-from models.rendering.protocol import Method, RadianceMethod, Rendered, SurfaceMethod
+from models.fields.protocol import BoundDistance, ColorField
+from models.ops.volrend import alpha_from_density, alpha_from_sdf, composite, over_background, ray_weights
+from models.rendering.protocol import RadianceMethod, Rendered, SurfaceMethod, VolumeMethod
 from models.structs import (
     FieldOutput,
     Noise,
@@ -39,7 +39,7 @@ def surface_loss(
         precomputed: what the estimator computed before, without gradients; None to compute it here.
     """
     fields = method.fields
-    sdf, inv_s = fields.sdf.at_weights(), fields.sharpness()
+    sdf, inv_s = fields.sdf.bind(), fields.sharpness()
     request = SampleRequest(batch.rays, batch, noise, sdf.distance, precomputed=precomputed)
     samples = method.estimator.sample(request)
     geometry = sdf.evaluate(samples.positions)  # f(x), its gradient and feature
@@ -63,7 +63,7 @@ def surface_alpha(geometry: FieldOutput, directions: Var, deltas: Var, inv_s: Va
     """Opacities [S, 1] of intervals of length `deltas` [S, 1] in the direction of their rays [S, 3]."""
     cos = (directions * geometry.gradient).sum(dim=1, keepdims=True)  # slope of f along the ray
     # alpha_i = max((Phi_s(f_i) - Phi_s(f_i+1)) / Phi_s(f_i), 0) (eq. 13), with f_i, f_i+1 = f(x) -+ slope * delta / 2
-    return section_alpha(geometry.sdf, cos, deltas, inv_s, ratio)
+    return alpha_from_sdf(geometry.sdf, cos, deltas, inv_s, ratio)
 
 
 def radiance_loss(
@@ -106,16 +106,17 @@ def _composited(
     if samples.background is not None:
         alpha, rgb, offsets = samples.background.joined(alpha, rgb)
     weights, opacity = ray_weights(alpha, offsets, is_dense)  # w_i = alpha_i prod_j<i (1 - alpha_j) (eq. 10)
-    color = packed_sum(weights, rgb, offsets)  # C = sum w_i c_i (eq. 3)
+    color = composite(weights, rgb, offsets)  # C = sum w_i c_i (eq. 3)
     color = over_background(color, opacity, behind)  # + (1 - sum w_i) background
     return color, opacity, weights, samples, offsets
 
 
 def _compared(
-    method: Method, batch: RayBatch, rendering: RenderOutput, step: int, sdf: DistanceAtWeights | None = None
+    method: VolumeMethod, batch: RayBatch, rendering: RenderOutput, step: int, sdf: BoundDistance | None = None
 ) -> Objective:
     """The terms of the method's losses for the rendering and the pixels; rays without samples are not counted."""
-    target, counts, mask = method.targets(batch)
-    counts = counts * rendering.has_any
-    rendered = Rendered(method.exposed(rendering, batch), batch, target, counts, mask, method, step, sdf)
+    targets = method.targets(batch)
+    counts = targets.counts * rendering.has_any
+    exposed = method.exposed(rendering, batch)
+    rendered = Rendered(exposed, batch, targets.colors, counts, targets.mask, method, step, sdf)
     return Objective(method.terms(rendered), method.scalar_inputs(rendered))

@@ -8,7 +8,7 @@ import numpy as np
 
 from data.rays import Rays
 from models.machine.backend import jt
-from models.ops.volrend import expected_distance, packed_sum
+from models.ops.volrend import composite, expected_distance
 from models.structs import RayView, RenderOutput, Var
 
 # A rendering of the first rays, the normals of its samples [S, 3], and the number of these rays
@@ -22,7 +22,7 @@ def region_view(rendering: RenderOutput, normals: Var) -> RayView:
     if samples.in_sphere is not None:
         weights = weights * samples.in_sphere
     values = jt.concat([normals, jt.array(samples.distances), jt.ones_like(weights)], dim=1)
-    shown = packed_sum(weights, values, samples.offsets).numpy()
+    shown = composite(weights, values, samples.offsets).numpy()
     opacity = shown[:, 4:]
     return RayView(rendering.rgb.numpy(), shown[:, :3], expected_distance(shown[:, 3:4], opacity), opacity)
 

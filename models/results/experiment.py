@@ -24,7 +24,7 @@ from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.checkpoints.scenes import (
     SceneOfModel,
     background,
-    began_with,
+    earlier_plan,
     require_same_data,
     require_same_frame,
     require_same_masks,
@@ -81,11 +81,11 @@ class Experiment:
         if self.traces is not None:
             self.traces.remove()
 
-    def confirm(self) -> bool:
+    def ensure_folder(self) -> bool:
         """Keep the files from now on; False if the folder or its lock was deleted, which are then created again."""
         if self.traces is not None:
             self.traces.keep()
-        return self.lock is None or self.lock.confirm()
+        return self.lock is None or self.lock.ensure()
 
     def path(self, kind: str, name: str) -> Path:
         """Path of a result, `<folder>/<kind>/<name>`; the folder is created. Raises UserError for other names."""
@@ -213,7 +213,7 @@ def plan_of(experiment: Experiment) -> TrainingPlan:
     if isinstance(experiment.given, SceneOfModel):
         return experiment.given.plan
     conf = experiment.conf
-    return decide(conf.model, conf.train, measured(experiment.scene), began_with(experiment.checkpoint))
+    return decide(conf.model, conf.train, measured(experiment.scene), earlier_plan(experiment.checkpoint))
 
 
 def results_folder(conf: ExperimentConfig) -> Path:

@@ -48,7 +48,7 @@ class RunFiles:
         """`passing`: names of files that do not count as results."""
         self._folder = folder
         self._missing = missing_folders(folder)
-        self._before = {path.name for path in _entries(folder)}
+        self._before = {path.name for path in _listing(folder)}
         self._passing = passing
         self._has_result = False
 
@@ -58,7 +58,7 @@ class RunFiles:
 
     def remove(self) -> None:
         """Remove new files, and the folder if it is new; nothing is removed if a result is among them."""
-        new = [path for path in _entries(self._folder) if path.name not in self._before]
+        new = [path for path in _listing(self._folder) if path.name not in self._before]
         results = [path for path in new if path.name not in self._passing]
         if self._has_result or any(path.is_symlink() or not path.is_dir() or any(path.iterdir()) for path in results):
             return
@@ -92,8 +92,8 @@ def _python_files(folder: Path) -> list[Path]:
     return files + [file for package in packages for file in _python_files(package)]
 
 
-def _entries(folder: Path) -> list[Path]:
-    """The entries of a folder; [] if it cannot be listed."""
+def _listing(folder: Path) -> list[Path]:
+    """What a folder contains; [] if it cannot be listed."""
     try:
         return list(folder.iterdir())
     except OSError:

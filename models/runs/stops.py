@@ -52,7 +52,7 @@ class Interrupts:
             signal.signal(signum, signal.SIG_DFL if handler is None else handler)
 
     @contextmanager
-    def of_a_compiler(self) -> Iterator[None]:
+    def ignoring_killed_compiler(self) -> Iterator[None]:
         """Context manager: after a signal, a failed compiler is no error: a terminal sends Ctrl-C to it, too."""
         try:
             yield

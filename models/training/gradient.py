@@ -40,9 +40,9 @@ class BatchGradient:
 
 
 class GradientSum:
-    """Sums losses and gradients of a batch: call `chunks`, `add` for each of them, then `result`.
+    """Sums losses and gradients of a batch: call `prepare_chunks`, `add` for each of them, then `result`.
 
-    The chunk size affects only memory and rounding. If memory runs out, start again with smaller `chunks`.
+    The chunk size affects only memory and rounding. If memory runs out, start again with smaller chunks.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class GradientSum:
         """Whether all chunks were added."""
         return self._missing == 0
 
-    def chunks(self, size: int) -> list[Part]:
+    def prepare_chunks(self, size: int) -> list[Part]:
         """The batch in chunks of at most `size` entries, with `precompute` done and counts known.
 
         An undivided batch is precomputed and counted when it is differentiated.

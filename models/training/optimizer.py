@@ -43,22 +43,24 @@ class UpdateSettings:
 # after it. Moments start at zero, and the second one must not become negative; a rule that needs none returns them.
 # It uses only operators that Jittor's Vars and NumPy arrays both support: Vars are trained, arrays are used to analyse
 # a skipped step.
-Rule = Callable[..., tuple[Any, Any, Any]]
+UpdateRule = Callable[..., tuple[Any, Any, Any]]
 
 
-def adam(value: Any, gradient: Any, first: Any, second: Any, rate: float, step: UpdateSettings) -> tuple[Any, Any, Any]:
+def adam_rule(
+    value: Any, gradient: Any, first: Any, second: Any, rate: float, step: UpdateSettings
+) -> tuple[Any, Any, Any]:
     """Adam as in `models.ops.update`."""
     layout = AdamStep.after(step.steps, step.beta_2, step.epsilon)
     return update.adam_of(value, gradient, first, second, rate / (1.0 - BETA_1**step.steps), layout)
 
 
-RULES: dict[str, Rule] = {ADAM: adam}
+RULES: dict[str, UpdateRule] = {ADAM: adam_rule}
 
 
 def updated(before: Update, gradients: Sequence[Var], rates: Sequence[float], settings: UpdateSettings) -> Update:
     """The update by the rule that `settings` names; `rates`: one per parameter."""
     rule = RULES[settings.optimizer]
-    if rule is adam:  # one operation over all parameters
+    if rule is adam_rule:  # one operation over all parameters
         corrected = [rate / (1.0 - BETA_1**settings.steps) for rate in rates]
         layout = AdamStep.after(settings.steps, settings.beta_2, settings.epsilon)
         return update.adam(before, gradients, corrected, layout)
@@ -220,7 +222,6 @@ class WeightAverage:
         return {name: export_state(network) for name, network in self.networks.items()}
 
 
-Schedule = Callable[[int], float]  # finished steps -> rate of the next one
 Decay = Callable[[float, float], float]  # (completed fraction in 0..1, final factor) -> factor, initially 1
 
 
@@ -237,8 +238,8 @@ def exponential(done: float, end: float) -> float:
 CURVES: dict[str, Decay] = {COSINE: cosine, EXPONENTIAL: exponential}
 
 
-def learning_rate(train: TrainConfig) -> Schedule:
-    """The rate of a conf: a linear warm-up, then a decay to `learning_rate_alpha` times the rate at `end_iter`.
+def learning_rate(train: TrainConfig) -> Callable[[int], float]:
+    """The rate of a conf, of finished steps: a linear warm-up, then a decay to `learning_rate_alpha` at `end_iter`.
 
     The very first step of a warm-up has the rate 0, as published.
     """

@@ -94,7 +94,7 @@ class Trainer:
         total = GradientSum(self.model, *self.own_part(batch, noise), step, parameters)
         while not total.is_complete:
             try:
-                for chunk in total.chunks(self.ray_chunk):
+                for chunk in total.prepare_chunks(self.ray_chunk):
                     total.add(chunk)
             except (RuntimeError, MemoryError) as error:
                 self._halve_chunk_if_out_of_memory(error)
@@ -118,7 +118,7 @@ class Trainer:
     def gradient_of(self, batch: Batch, noise: Noise | None, chunk: int) -> BatchGradient:
         """Losses and gradients of a batch, `chunk` entries at a time, by this process alone; changes no state."""
         total = GradientSum(self.model, batch, noise, None, self.finished_steps, self.optimizer.parameters)
-        for part in total.chunks(chunk):
+        for part in total.prepare_chunks(chunk):
             total.add(part)
         return total.result()
 

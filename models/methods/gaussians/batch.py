@@ -56,12 +56,12 @@ class PictureBatch:
 
     def words(self) -> dict[str, np.ndarray]:
         """The arrays by description, for messages."""
-        found: dict[str, np.ndarray] = {}
+        arrays: dict[str, np.ndarray] = {}
         for picture in self.pictures:
-            arrays = {"camera": picture.camera, "colours": picture.rgb, "mask": picture.mask}
-            given = {name: array for name, array in arrays.items() if array is not None}
-            found |= {f"the {name} of photograph {picture.view}": array for name, array in given.items()}
-        return found
+            inputs = {"camera": picture.camera, "colours": picture.rgb, "mask": picture.mask}
+            given = {name: array for name, array in inputs.items() if array is not None}
+            arrays |= {f"the {name} of photograph {picture.view}": array for name, array in given.items()}
+        return arrays
 
 
 class PictureSampler(ViewSampler):

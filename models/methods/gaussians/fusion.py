@@ -47,8 +47,8 @@ def _outward(points: np.ndarray, cameras: Sequence[PinholeCamera], maps: Sequenc
         count += weight
     free = (count - near) / FREE_WEIGHT
     away = np.where((hidden > 0) & (free <= LOOKED_THROUGH * (free + hidden)), -1.0, FREE)
-    found = np.where(near > 0, total / np.maximum(count, 1.0), away)
-    return (found * TRUNCATION).astype(np.float32)[:, None]
+    distances = np.where(near > 0, total / np.maximum(count, 1.0), away)
+    return (distances * TRUNCATION).astype(np.float32)[:, None]
 
 
 def _distance(

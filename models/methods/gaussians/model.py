@@ -130,8 +130,8 @@ class GaussiansModel(Model):
         """Learning rates of the published code, relative to train.learning_rate, which should be 1."""
         done = min(1.0, step / self.train.end_iter)
         rates = {"means": MEAN_RATE * (LAST_MEAN_RATE / MEAN_RATE) ** done * self.extent} | RATES
-        found = {f"{densify.NETWORK}.{name}": rate for name, rate in rates.items()}
-        return found if self.exposure is None else found | {EXPOSURE: self._exposure_rate}
+        factors = {f"{densify.NETWORK}.{name}": rate for name, rate in rates.items()}
+        return factors if self.exposure is None else factors | {EXPOSURE: self._exposure_rate}
 
     def after_step(self, parameters: Parameters, step: int) -> None:
         """Relocate and add Gaussians, and add SGLD noise to their centres."""

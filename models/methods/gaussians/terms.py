@@ -41,10 +41,10 @@ def color(rendered: RenderedPicture) -> Term:
 
 def mask(rendered: RenderedPicture) -> Term | None:
     """Binary cross-entropy of opacities against the mask."""
-    found = rendered.picture.mask
-    if found is None:
+    values = rendered.picture.mask
+    if values is None:
         return None
-    shows = jt.array((found > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
+    shows = jt.array((values > MASK_THRESHOLD).astype(np.float32).reshape(-1, 1))
     return mask_term(rendered.shown[:, :, OPACITY].reshape((-1, 1)), shows)
 
 

@@ -52,7 +52,9 @@ class ContractedBackground:
     ) -> None:
         """`sky`: the colour [3] of a plain backdrop, and of rays that nothing absorbs; None without one."""
         self.density, self.color, self.conf = density, color, conf
-        self.grid = OccupancyGrid(_shell(conf.cells))
+        radius, thickness = np.sqrt(squared_radii(conf.cells)), np.sqrt(3) / conf.cells
+        # the cells that are at least partly outside the sphere
+        self.grid = OccupancyGrid((radius < 1 + thickness) & (radius > 0.5 - thickness))
         self.empty_cells = EmptyCells(self.grid, conf.threshold, "model.open.cells", "background_")
         self.is_plain = sky is not None
         self.sky = np.array(sky or np.zeros(3), np.float32)  # colour of rays that nothing absorbs
@@ -86,10 +88,15 @@ class ContractedBackground:
 
     @cached_property
     def is_shared(self) -> np.ndarray:
-        """Which cells enough images see before the region: bool [N, N, N]."""
+        """Which cells enough of at most MOST_COUNTED images see before the unit sphere: bool [N, N, N]."""
         is_shared = np.ones(self.grid.hull.shape, bool)
         if self.views is not None:
-            is_shared[self.grid.hull] = _seen_share(expanded(self.grid.centres()), self.views) >= LEAST_SEEN
+            points = expanded(self.grid.centres())
+            cameras = self.views.cameras.pick(evenly_spaced(self.views.n_views, MOST_COUNTED))
+            seen = [border_distances(points, *camera).min(axis=1) > 0 for camera in cameras]
+            # of a point on its ray before the point nearest to the origin, the distance from the origin still falls
+            is_before = [((points - origin) * points).sum(axis=1) < 0 for origin in cameras.origins]
+            is_shared[self.grid.hull] = np.logical_and(seen, is_before).mean(axis=0) >= LEAST_SEEN
         return is_shared
 
     @property
@@ -134,21 +141,6 @@ class ContractedBackground:
         if cells.max() > OCCUPIED or cells[~self.grid.hull].any():
             raise ValueError("its background_cells are not those of a training")
         self.grid.set(cells)
-
-
-def _seen_share(points: np.ndarray, posed: Posed) -> np.ndarray:
-    """The fraction of the images (at most MOST_COUNTED) that see points [P, 3] before the unit sphere: [P]."""
-    cameras = posed.cameras.pick(evenly_spaced(posed.n_views, MOST_COUNTED))
-    seen = [border_distances(points, *camera).min(axis=1) > 0 for camera in cameras]
-    # of a point on its ray before the point nearest to the origin, the distance from the origin still falls
-    is_before = [((points - origin) * points).sum(axis=1) < 0 for origin in cameras.origins]
-    return np.logical_and(seen, is_before).mean(axis=0)
-
-
-def _shell(cells: int) -> np.ndarray:
-    """The cells that are at least partly outside the sphere: bool [cells, cells, cells]."""
-    radius = np.sqrt(squared_radii(cells))
-    return (radius < 1 + np.sqrt(3) / cells) & (radius > 0.5 - np.sqrt(3) / cells)
 
 
 @dataclass(frozen=True)

@@ -45,27 +45,20 @@ class CoarseToFineEstimator(Estimator):
         """
         assert request.coarse is not None
         rays, count = upload(request.rays), self.conf.n_samples
-        near, far = self._span(rays)
+        near, far = jt.full_like(rays.near, self.conf.near), jt.full_like(rays.far, self.conf.far)
+        if self.conf.far == 0.0:  # the span of the unit sphere, which may begin behind the camera
+            near = jt.maximum(rays.near, 0.0)
+            far = jt.maximum(rays.far, near)
         jitter = {} if request.noise is None else {name: jt.array(values) for name, values in request.noise.items()}
-        borders = strata(near, far, count)
-        depths = stratified_depths(borders, jitter.get("coarse")).stop_grad()
+        shares = jt.array(np.linspace(0.0, 1.0, count + 1, dtype=np.float32)[None, :])
+        borders = near + (far - near) * shares  # of equal strata, [R, N + 1] (eq. 2)
+        depths = (borders[:, :-1] + (borders[:, 1:] - borders[:, :-1]) * jitter.get("coarse", 0.5)).stop_grad()
         coarse = request.coarse(_samples(rays, depths, far))
         with jt.no_grad():
             weights = coarse.weights.detach().reshape((-1, count))
             closer = invert_cdf(borders, weights, self.conf.n_importance, jitter.get("fine"))
             depths = merge_depths(depths, closer)[0].detach()
         return replace(_samples(rays, depths, far), coarse=coarse)
-
-    def _span(self, rays: Rays) -> tuple[Var, Var]:
-        """The range of depths, near and far [R, 1]: that of the conf, else the span of the unit sphere.
-
-        The span of the sphere may begin behind the camera; it is clipped there.
-        """
-        if self.conf.far == 0.0:
-            near = jt.maximum(rays.near, 0.0)
-            return near, jt.maximum(rays.far, near)
-        shape = tuple(rays.near.shape)
-        return jt.full(shape, self.conf.near), jt.full(shape, self.conf.far)
 
 
 def _samples(rays: Rays, depths: Var, far: Var) -> RaySamples:
@@ -76,14 +69,3 @@ def _samples(rays: Rays, depths: Var, far: Var) -> RaySamples:
     directions = rays.directions.unsqueeze(1).broadcast((rows, count, 3)).reshape((-1, 3)).stop_grad()
     offsets = dense_offsets(rows, count)
     return RaySamples(positions, directions, deltas.reshape((-1, 1)), offsets, depths.reshape((-1, 1)), count)
-
-
-def strata(near: Var, far: Var, count: int) -> Var:
-    """Borders of `count` equal strata from near to far, [R, 1] -> [R, count + 1] (NeRF, arXiv 2003.08934, eq. 2)."""
-    return near + (far - near) * jt.array(np.linspace(0.0, 1.0, count + 1, dtype=np.float32)[None, :])
-
-
-def stratified_depths(borders: Var, jitter: Var | None) -> Var:
-    """A depth in each stratum: [R, N + 1] -> [R, N]; jitter [R, N] uniform in [0, 1), None for the middles."""
-    share = 0.5 if jitter is None else jitter
-    return borders[:, :-1] + (borders[:, 1:] - borders[:, :-1]) * share

@@ -13,11 +13,11 @@ from models.estimators.conf import RadianceConfig
 from models.estimators.occupancy import EmptyCells
 from models.estimators.packed import PackedEstimator, Visible, samples_at
 from models.estimators.schedule import SamplingSchedule
-from models.estimators.visibility import REACHED, above, density_weights, visible_samples
+from models.estimators.visibility import REACHED, above, floored, visible_samples
 from models.fields.protocol import RadianceField
 from models.machine.backend import jt
 from models.ops.march import PackedSamples, compact
-from models.ops.volrend import alpha_from_density
+from models.ops.volrend import alpha_from_density, weights_from_alpha
 from models.plan import TrainingPlan
 from models.structs import Array, RaySamples, Var
 
@@ -62,7 +62,8 @@ class RadianceOccupancyEstimator(PackedEstimator):
 
     def _weights(self, samples: PackedSamples, step_size: float) -> Var:
         with jt.no_grad():
-            return density_weights(alpha_from_density(self._field.density(samples.points), step_size), samples.offsets)
+            alpha = alpha_from_density(self._field.density(samples.points), step_size)
+            return weights_from_alpha(floored(alpha), samples.offsets)[0]
 
     def extracted(self, points: np.ndarray) -> np.ndarray:
         """Density [P, 1] at points [P, 3]; 0 outside the hull."""

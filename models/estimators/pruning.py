@@ -41,7 +41,7 @@ class CellPruner:
     @property
     def first_step(self) -> float:
         """The step at which pruning begins."""
-        return max(self.schedule.first_pruning, self.postponed_to)
+        return max(self.schedule.prune_from * self.schedule.end_iter, self.postponed_to)
 
     def before_step(self, step: int, prune: Callable[[], None]) -> None:
         """Call `prune`, which updates the cells from the field, where the schedule says so.

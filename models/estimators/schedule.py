@@ -31,8 +31,3 @@ class SamplingSchedule:
     def updates_cells(self, step: int) -> bool:
         """Whether the cells are updated before this step."""
         return step > 0 and step % self.conf.prune_every == 0
-
-    @property
-    def first_pruning(self) -> float:
-        """The step from which on cells are pruned."""
-        return self.prune_from * self.end_iter

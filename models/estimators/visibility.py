@@ -33,18 +33,14 @@ def above(weights: Var, least: float) -> Var:
     return (weights <= least).logical_not()[:, 0]
 
 
-def density_weights(alpha: Var, offsets: Var) -> Var:
-    """Weights [S, 1] of samples with opacities [S, 1]; offsets int32 [R + 1]. Those with transmittance have one."""
-    return weights_from_alpha(_floored(alpha), offsets)[0]
-
-
 def transmitted(alpha: Var, offsets: Var) -> Var:
     """Which samples with opacities [S, 1] are reached with a transmittance above LEAST_TRANSMITTANCE: bool [S]."""
-    floored = _floored(alpha)
-    return (weights_from_alpha(floored, offsets)[0] <= LEAST_TRANSMITTANCE * floored).logical_not()[:, 0]
+    alpha = floored(alpha)
+    return (weights_from_alpha(alpha, offsets)[0] <= LEAST_TRANSMITTANCE * alpha).logical_not()[:, 0]
 
 
-def _floored(alpha: Var) -> Var:
+def floored(alpha: Var) -> Var:
+    """Opacities of at least LEAST_ALPHA."""
     return jt.ternary(alpha < LEAST_ALPHA, jt.full_like(alpha, LEAST_ALPHA), alpha)
 
 

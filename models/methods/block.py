@@ -35,6 +35,10 @@ class ModelConfig(Protocol):
         own = cls.__dataclass_fields__
         return {name: kind.block for known in cls.choices.values() for name, kind in known.items() if name not in own}
 
+    def block(self, name: str) -> Any:
+        """A block below `model`."""
+        return getattr(self, name)
+
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""
         return
@@ -86,7 +90,7 @@ class ChosenFieldsConfig(ModelConfig):
                 object.__setattr__(self, key, name)
 
     def block(self, name: str) -> Any:
-        """A block; raises ConfigError if the conf has none of this name."""
+        """See `ModelConfig`; raises ConfigError if the conf has none of this name."""
         block = self.more.get(name) or getattr(self, name, None)
         if block is None:
             raise ConfigError(

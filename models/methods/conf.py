@@ -120,7 +120,7 @@ def from_blocks(tree: object) -> ExperimentConfig:
     block = METHODS[name].block
     further = block.further()
     names = {field.name for field in fields(block)} - {MORE}
-    known = _model_types()
+    known = {key: kind for method in METHODS.values() for key, kind in _keys(method.block).items() if key != MORE}
     own, more = dict[str, Any](), dict[str, Any]()
     for key, value in blocks.model.items():
         if key not in known:
@@ -173,7 +173,7 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
         if was != is_now:
             differences.append(f"model.{key}: {was} in the checkpoint, {is_now} in the conf")
     for name in (name for name in a.network_blocks if name in b.network_blocks):
-        old, new = (_block(model, name) for model in (a, b))
+        old, new = a.block(name), b.block(name)
         for key in (own.name for own in fields(old) if own.name not in INITIALISATION_KEYS):
             was, is_now = getattr(old, key), getattr(new, key)
             if was != is_now:
@@ -183,23 +183,9 @@ def network_differences(a: ModelConfig, b: ModelConfig) -> list[str]:
     return differences
 
 
-def _block(model: ModelConfig, name: str) -> Any:
-    more: Mapping[str, Any] = getattr(model, MORE, {})
-    return more[name] if name in more else getattr(model, name)
-
-
 def _keys(block: type[ModelConfig]) -> dict[str, Any]:
     """The keys below `model` of a method, with their types."""
     return {**field_types(block), **block.further()}
-
-
-def _model_types() -> dict[str, Any]:
-    """Every key directly below `model` of any method, with its type."""
-    known: dict[str, Any] = {}
-    for kind in METHODS.values():
-        known |= _keys(kind.block)
-    known.pop(MORE, None)
-    return known
 
 
 def build(tree: dict[str, object], source: str) -> ExperimentConfig:

@@ -35,12 +35,15 @@ NEUS, FAST_NEUS, FAST_NERF = "neus", "fast_neus", "fast_nerf"  # values of model
 NEUS_RENDERER = "neus_renderer"
 
 
-def _build_hierarchical(conf: NeuSConfig, generator: Any) -> Any:
-    return import_module("models.methods.neus").build_hierarchical(conf, generator)
+def _hierarchical(conf: NeuSConfig, generator: Any) -> Any:
+    """The published estimator, with a background network if the conf uses one."""
+    has_background = conf.neus_renderer.n_outside > 0
+    nerf = import_module("models.fields.radiance").NeRF(conf.nerf, generator) if has_background else None
+    return import_module("models.estimators.hierarchical").HierarchicalEstimator(conf.neus_renderer, nerf)
 
 
 # The estimators by the names of their blocks; `build(conf, generator)` takes the block `model`.
-ESTIMATORS = {NEUS_RENDERER: Component(HierarchicalConfig, _build_hierarchical)}
+ESTIMATORS = {NEUS_RENDERER: Component(HierarchicalConfig, _hierarchical)}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,15 +53,18 @@ class RadianceModel(VolumeModel):
     @property
     def level_set(self) -> LevelSet:
         """A level set of the density."""
-        return LevelSet(self._emptiness, SURFACE_DENSITY, "minus the density", evened=self._evened, color=self._colors)
+        return LevelSet(
+            self._emptiness,
+            SURFACE_DENSITY,
+            "minus the density",
+            evened=lambda emptiness: -self.fields.fine.raw_of(-emptiness),
+            color=self._colors,
+        )
 
     def _emptiness(self, points: np.ndarray) -> np.ndarray:
         """Minus the density at points [P, 3], [P, 1]."""
         with jt.no_grad():
             return -self.fields.fine.density(jt.array(points)).numpy()
-
-    def _evened(self, emptiness: np.ndarray) -> np.ndarray:
-        return -self.fields.fine.raw_of(-emptiness)
 
     def _colors(self, points: np.ndarray, normals: np.ndarray) -> np.ndarray:
         with jt.no_grad():

@@ -10,7 +10,6 @@ from data.rays import Rays
 from models.config.blocks import TrainConfig
 from models.estimators.hierarchical import HierarchicalEstimator
 from models.fields.protocol import SurfaceFields
-from models.fields.radiance import NeRF
 from models.fields.registry import COLORS, SURFACES
 from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
@@ -143,9 +142,3 @@ def build(conf: NeuSConfig, train: TrainConfig, generator: np.random.Generator, 
     if key := conf.sampling.background_key:
         model.background_keys = f"masks or model.{conf.estimator}.{key}"
     return model
-
-
-def build_hierarchical(conf: NeuSConfig, generator: np.random.Generator) -> HierarchicalEstimator:
-    """The published estimator, with a background network if the conf uses one."""
-    renderer = conf.neus_renderer
-    return HierarchicalEstimator(renderer, NeRF(conf.nerf, generator) if renderer.n_outside > 0 else None)

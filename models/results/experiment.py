@@ -200,7 +200,8 @@ def _imported(conf: ExperimentConfig, folder: Path, path: Path) -> tuple[Experim
         )
     scene = training_scene(conf)
     imported = splat_ply.to_checkpoint(path, conf.model.gaussians, scene.scene_to_world, conf.train.end_iter)
-    return replace(conf, model=conf.model.without_photographs()), folder, scene, imported
+    photographs = replace(conf.model.photographs, exposure=False)  # a .ply has no exposure
+    return replace(conf, model=replace(conf.model, photographs=photographs)), folder, scene, imported
 
 
 def held_out_scene(experiment: Experiment, group: str) -> Scene | None:

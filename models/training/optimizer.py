@@ -118,7 +118,7 @@ class Optimizer:
         """Update all parameters in place; starts the computation and does not wait for it.
 
         Returns whether the step was taken, bool [1]: `accepted` is true and all new values are finite. Otherwise only
-        `steps` changes; undo that with `skip`.
+        `steps` changes, which the caller undoes, for the bias correction.
 
         Args:
             gradients: in the order of the parameters.
@@ -153,10 +153,6 @@ class Optimizer:
             moment: {name: value.numpy() for name, value in zip(self.names, values, strict=True)}
             for moment, values in groups
         }
-
-    def skip(self) -> None:
-        """Undo the step count of a step that was not accepted, for the bias correction."""
-        self.steps -= 1
 
     def restore(self, steps: int, exp_avg: Sequence[np.ndarray], exp_avg_sq: Sequence[np.ndarray]) -> None:
         """Continue with saved moments, in the order of the parameters."""
@@ -230,12 +226,7 @@ def cosine(done: float, end: float) -> float:
     return (math.cos(math.pi * done) + 1.0) * 0.5 * (1.0 - end) + end
 
 
-def exponential(done: float, end: float) -> float:
-    """Exponential decay from 1 to `end`, which must be above 0."""
-    return end**done
-
-
-CURVES: dict[str, Decay] = {COSINE: cosine, EXPONENTIAL: exponential}
+CURVES: dict[str, Decay] = {COSINE: cosine, EXPONENTIAL: lambda done, end: end**done}  # the latter for an end above 0
 
 
 def learning_rate(train: TrainConfig) -> Callable[[int], float]:

@@ -141,13 +141,8 @@ class Trainer:
         optimizer = self.optimizer
         was_taken = self.guard.finish_step(optimizer.named_parameters, lambda: optimizer.named_moments)
         if not was_taken:
-            optimizer.skip()
+            optimizer.steps -= 1
         return was_taken
-
-    def rewind_to(self, step: int) -> None:
-        """Uncount the skipped steps since `step`; the weights are those of that step."""
-        self.finished_steps = step
-        self.guard.forget()
 
     def random_states(self) -> dict[str, Any]:
         """The states of the generators of batches and jitter, as JSON values."""

@@ -112,7 +112,7 @@ class Watch:
             self._return_to(best, replace(before, low=0, falls=before.falls + 1), f"{fell}{score:.1f} dB", step)
         else:
             self._trainer.restore(best)
-            self._trainer.rewind_to(step)
+            self._trainer.finished_steps = step  # with the weights of an earlier one
             self._store.retire_after(before.best_step)
             self._log.warn(
                 f"step {step}: the training ends with the weights of step {before.best_step}, {before.best:.1f} dB"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from models.config.strict import ConfigError, limits, share
 from models.machine.available import FLOAT_BYTES
@@ -57,10 +57,6 @@ class GaussiansConfig(ModelConfig):
             raise ConfigError(
                 f"model.gaussians.first = {first}: must not be above most = {most}; lower it, or raise most"
             )
-
-    def without_photographs(self) -> GaussiansConfig:
-        """The same block without learned exposure, for a .ply of Gaussians."""
-        return replace(self, photographs=replace(self.photographs, exposure=False))
 
     @property
     def parameters(self) -> int:

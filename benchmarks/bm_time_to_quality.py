@@ -16,7 +16,7 @@ from benchmarks.report import ROOT, provenance, table
 from data.errors import UserError
 from data.io.files import write_result
 from data.io.streams import complain, say
-from models.methods.conf import ExperimentConfig, load_config, to_hocon, validate
+from models.conf import ExperimentConfig, load_config, to_hocon, validate
 
 DESCRIPTION = """
 Trains confs one after the other, each in a process of its own, and evaluates what they have learnt at some moments,

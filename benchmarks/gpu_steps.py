@@ -31,8 +31,8 @@ from benchmarks.workers import Worker
 from data.errors import UserError
 from data.prepare.load import load_scene
 from models.checkpoints.measurements import measured
+from models.conf import ExperimentConfig, load_config
 from models.machine import backend, jittor_import
-from models.methods.conf import ExperimentConfig, load_config
 from models.results.experiment import background
 
 WARM_UP, STEPS, TRACED = 5, 50, 5

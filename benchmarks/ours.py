@@ -16,10 +16,10 @@ from benchmarks.profile_step import profile
 from benchmarks.serve import serve
 from benchmarks.shapes import read_job
 from data.rays import PixelBatch
+from models.conf import parse_config
 from models.fields.state import export_state
 from models.machine import jittor_import
 from models.machine.backend import jt
-from models.methods.conf import parse_config
 from models.methods.protocol import Model
 from models.methods.registry import build_model
 from models.plan import GIVEN, NONE, Decision, TrainingPlan, wants_masks

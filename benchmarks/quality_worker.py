@@ -14,9 +14,9 @@ from typing import Any
 
 from benchmarks.serve import peak_bytes
 from models.commands.interface import train
+from models.conf import parse_config
 from models.machine.backend import jt
 from models.mesh.extraction import EmptySurfaceError
-from models.methods.conf import parse_config
 from models.requests import UNIT, EvaluationRequest, MeshRequest
 from models.results.callback import Callback
 from models.results.context import EvalContext

@@ -14,7 +14,7 @@ from data.errors import UserError
 from data.prepare.load import load_scene
 from data.rays import PixelBatch, Rays
 from data.scenes.sampler import PixelSampler
-from models.methods.conf import ExperimentConfig, load_config, to_hocon
+from models.conf import ExperimentConfig, load_config, to_hocon
 
 SPELLING = re.compile(r"(\d+)x(\d+)\+(\d+)(?:\+(\d+))?")
 SEED = 7

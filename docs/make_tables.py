@@ -18,8 +18,8 @@ from typing import Any, get_args
 
 from docs.meanings_zh import LOSSES_ZH, MEANINGS_ZH
 from models.commands import arguments
+from models.conf import known_leaves
 from models.config.strict import AUTO, Auto
-from models.methods.conf import known_leaves
 from models.rendering.loss_table import ALWAYS
 
 ROOT = Path(__file__).resolve().parents[1]

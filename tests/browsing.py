@@ -19,7 +19,7 @@ from runs import ROOT
 from data.io.images import read_image
 from data.prepare.load import load_scene
 from data.scenes.scene import Scene
-from models.methods.conf import load_config
+from models.conf import load_config
 from models.viewer import server
 from models.viewer.scene_display import SceneDisplay, pose_of, words
 

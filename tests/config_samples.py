@@ -4,7 +4,7 @@ import dataclasses
 from functools import cache
 from pathlib import Path
 
-from models.methods.conf import ExperimentConfig, load_config
+from models.conf import ExperimentConfig, load_config
 
 CONFS = Path(__file__).resolve().parents[1] / "confs"
 RECIPES = ("wmask", "womask", "thin_structure", "womask_dtu_large_roi")

@@ -26,7 +26,7 @@ from data.errors import UserError
 from data.prepare.frames import Frame
 from data.prepare.sfm.matches import has_features, is_sound, read_links
 from models.checkpoints.ours import encoded
-from models.methods.conf import known_leaves
+from models.conf import known_leaves
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -28,8 +28,8 @@ from data.io.images import read_image
 from data.prepare.load import load_scene
 from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
+from models.conf import load_config, parse_config, to_hocon
 from models.mesh.mesh import read_mesh
-from models.methods.conf import load_config, parse_config, to_hocon
 from models.runs.measured import known_chunk
 
 EIGHT_RAYS = changed(train={"batch_size": 8}).train

@@ -104,7 +104,7 @@ CORE: tuple[str, ...] = (
 CORE += tuple(f"models.{name}" for name in ("fields", "ops", "estimators", "rendering", "methods", "training"))
 CORE += tuple(f"models.mesh.{name}" for name in ("extraction", "sparse", "block"))
 APPLICATION: tuple[str, ...] = ("data.io", "data.prepare", "data.scenes.readers")
-APPLICATION += tuple(f"models.{name}" for name in ("checkpoints", "runs", "results", "viewer", "commands"))
+APPLICATION += tuple(f"models.{name}" for name in ("conf", "checkpoints", "runs", "results", "viewer", "commands"))
 SCANS = ("cumsum", "cumprod")
 MAX_FRAMES = 6  # of our own, between the training loop and a kernel
 

@@ -12,12 +12,12 @@ from test_fast_background import OPEN
 from test_fast_neus import SHORT as FAST
 from trainings import stopped_after, trainer_of
 
+from models.conf import flat, load_config
 from models.config.strict import ConfigError, limits
 from models.estimators.base import Estimator, upload
 from models.estimators.conf import EstimatorConfig
 from models.fields.registry import SURFACES, Component
 from models.machine.backend import jt
-from models.methods.conf import flat, load_config
 from models.methods.confs import ESTIMATORS
 from models.ops.volrend import dense_offsets, points_along
 from models.results.plan_rows import with_table

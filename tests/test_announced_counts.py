@@ -15,8 +15,8 @@ from trimesh.creation import icosphere
 from data.errors import SceneError, UserError
 from data.scenes.readers.points import read_dtu
 from models.checkpoints.splat_ply import to_checkpoint
+from models.conf import load_config
 from models.mesh.mesh import read_mesh
-from models.methods.conf import load_config
 from models.training.checkpoint import CheckpointError
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ from runs import ROOT
 
 from models.checkpoints.ours import StateError, check_state
 from models.checkpoints.scenes import require_not_trained_on, require_same_data, scene_state, training_scene
-from models.methods.conf import load_config
+from models.conf import load_config
 from models.training.checkpoint import CheckpointError
 
 

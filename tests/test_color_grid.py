@@ -13,11 +13,11 @@ from forms import FORMS, in_form
 from gradcheck import assert_grad_close, central_differences, some_entries
 from test_fast_neus import CONF, TINY
 
+from models.conf import load_config, network_differences
 from models.fields.color import ColorGrid
 from models.fields.conf import ColorConfig, ColorGridConfig
 from models.fields.state import export_state
 from models.machine.backend import jt
-from models.methods.conf import load_config, network_differences
 from models.methods.registry import build_model
 
 GRID = ColorGridConfig(levels=3, coarsest=4, finest=16, log2_rows=7)

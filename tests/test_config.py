@@ -7,8 +7,8 @@ import pytest
 from config_samples import CONFS, RECIPES, flat, write_conf
 
 from data.errors import UserError
+from models.conf import load_config, parse_config, to_hocon
 from models.config.hocon import parse_tree
-from models.methods.conf import load_config, parse_config, to_hocon
 
 # The values of the published confs (Totoro97/NeuS, commit 6e0a230), typed in here once more as the oracle.
 PUBLISHED = """

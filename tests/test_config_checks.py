@@ -5,11 +5,11 @@ import re
 import pytest
 from config_samples import CONFS, changed
 
+from models.conf import load_config, network_differences, parse_config, to_hocon, validate
 from models.config.strict import ConfigError
 from models.fields.conf import LARGEST_INIT_VAL, VarianceConfig
 from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
-from models.methods.conf import load_config, network_differences, parse_config, to_hocon, validate
 
 CONTRADICTORY = """
 model.neus_renderer.n_samples=1 model.neus_renderer.up_sample_steps=0 model.sdf_network.skip_in=[0]

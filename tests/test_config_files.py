@@ -7,8 +7,8 @@ from unittest.mock import Mock
 import pytest
 from config_samples import CONFS, WHOLE, write_conf
 
+from models.conf import load_config, parse_config
 from models.config.strict import ConfigError
-from models.methods.conf import load_config, parse_config
 
 
 @pytest.fixture

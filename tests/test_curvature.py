@@ -12,9 +12,9 @@ from test_fast_parts import assert_learns, field_of
 from trainings import trainer_of
 
 from data.prepare.load import load_scene
+from models.conf import load_config
 from models.fields.protocol import BoundDistance
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.rendering.losses import LOSSES, curvature
 from models.structs import FieldOutput
 

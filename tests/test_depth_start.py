@@ -17,7 +17,7 @@ from trainings import on_host, run_conf, stopped_after, trainer_of
 from data.parsed_scene import SparsePoints
 from data.scenes.readers.neus import write_neus_scene
 from models.checkpoints import measurements
-from models.methods.conf import load_config
+from models.conf import load_config
 from models.plan import EarlierPlan
 
 pytestmark = pytest.mark.slow

@@ -9,9 +9,9 @@ from test_fast_background import OPEN
 from test_fast_neus import SHORT, TINY
 from trainings import assert_same_gradients, gradients, trainer_of
 
+from models.conf import load_config
 from models.estimators.drawn_pixels import DevicePixels
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.training.guard import find_in_inputs
 
 pytestmark = pytest.mark.slow

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from models.conf import load_config, parse_config, to_hocon
 from models.config.strict import ConfigError
-from models.methods.conf import load_config, parse_config, to_hocon
 from models.results.device_values import as_trained, for_device, sizes_line
 from models.results.experiment import _fitting
 

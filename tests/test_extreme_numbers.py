@@ -13,7 +13,7 @@ from data.cameras import mean_up
 from data.errors import UserError
 from data.prepare.inspection.overview import side_views
 from data.prepare.load import load_scene
-from models.methods.conf import load_config
+from models.conf import load_config
 from models.results.camera_paths import from_file, orbit
 
 

@@ -18,12 +18,12 @@ from trainings import assert_same_gradients, gradients, on_host, run_conf, sampl
 from data.errors import UserError
 from data.prepare.load import load_scene
 from data.rays import Rays
+from models.conf import load_config
 from models.config.strict import ConfigError
 from models.estimators.background import MergedBackground
 from models.estimators.budget import FIRST, MOST_EMPTY, counts_of, per_ray
 from models.estimators.conf import OpenConfig
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.ops.march import merged_order
 from models.ops.outside import candidates, contracted
 from models.ops.sizes import BACKGROUND_RADIUS

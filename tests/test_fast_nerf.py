@@ -12,12 +12,12 @@ from gradcheck import assert_grad_close, central_differences, some_entries
 from runs import ROOT, SHORT, everything, run, saved
 from trainings import assert_every_parameter_moves, assert_same_gradients, gradients, on_host, stopped_after, trainer_of
 
+from models.conf import load_config
 from models.config.strict import ConfigError
 from models.estimators.occupancy import PATIENCE
 from models.fields.conf import DensityGridConfig
 from models.fields.grids import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.ops.source import NATIVE, REFERENCE, use
 from models.training.trainer import Trainer
 

@@ -12,9 +12,9 @@ from trainings import assert_same_gradients, gradients, on_host, run_conf, stopp
 
 from data.errors import UserError
 from data.prepare.load import load_scene
+from models.conf import load_config
 from models.estimators.packed import PackedEstimator
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.ops.march import EMPTY, OCCUPIED, SOLID
 from models.ops.source import REFERENCE, use
 

@@ -11,8 +11,8 @@ from test_gaussians import SMALL, splats
 from trainings import trainer_of
 
 from data.prepare.load import load_scene
+from models.conf import load_config
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.methods.gaussians.terms import LOSSES
 from models.rendering.loss_table import Loss
 from models.results.experiment import background

@@ -16,10 +16,10 @@ import exp_runner
 from data.errors import UserError
 from data.io.images import read_image
 from data.rays import PinholeCamera
+from models.conf import load_config
 from models.config.strict import ConfigError
 from models.fields.state import take_rows
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.methods.gaussians import densify
 from models.methods.gaussians.batch import Picture
 from models.methods.gaussians.conf import SplatsConfig

@@ -17,7 +17,7 @@ from data.io.images import read_image, write_image
 from data.prepare.load import load_scene
 from data.scenes.readers.neus import write_neus_scene
 from models.checkpoints.scenes import training_scene
-from models.methods.conf import load_config
+from models.conf import load_config
 from models.results import image_metrics
 from models.results.experiment import Experiment
 from models.results.image_metrics import deciding_group

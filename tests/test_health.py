@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from models.methods.protocol import LevelSet
-from models.training import health
-from models.training.health import FLAT_VALIDATIONS, Vitals, findings
+from models.runs import health
+from models.runs.health import FLAT_VALIDATIONS, Vitals, findings
 
 DISTANCE = LevelSet(np.negative, 0.0, "the signed distance")  # its function is not called here
 

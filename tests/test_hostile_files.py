@@ -22,10 +22,10 @@ from models.checkpoints.ours import encoded, load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint
 from models.commands.arguments import NEGATIVE_NUMBER
 from models.commands.reconstruction_plan import PLAN_FILE, read_plan
+from models.conf import load_config
 from models.config.hocon import parse_tree
 from models.config.strict import ConfigError
 from models.mesh.mesh import read_mesh
-from models.methods.conf import load_config
 from models.plan import PLAN_KEY, TrainingPlan, plan_from_state
 from models.results.surface_metrics import read_ground_truth
 from models.training.checkpoint import CheckpointError

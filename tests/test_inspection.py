@@ -13,8 +13,8 @@ from data.errors import UserError
 from data.io.images import read_image
 from data.prepare.inspection.epipolar import Finding
 from data.prepare.load import load_scene
+from models.conf import load_config
 from models.config.hocon import check_case
-from models.methods.conf import load_config
 from models.results.report.document import escaped
 from models.results.report.reconstruction import health_page
 from models.results.report.reconstruction import page as result_page

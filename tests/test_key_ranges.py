@@ -14,8 +14,8 @@ from config_samples import CONFS
 from runs import run
 
 from data.errors import UserError
+from models.conf import build, flat, known_leaves, load_config
 from models.config.hocon import read_tree
-from models.methods.conf import build, flat, known_leaves, load_config
 from models.results.capacity import require_networks
 from models.training.optimizer import learning_rate
 

@@ -8,9 +8,9 @@ import trainings
 from runs import ROOT, SHORT, contents, run, saved
 from trainings import assert_same_gradients, gradients, without_memory
 
+from models.conf import load_config
 from models.machine import memory
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.runs import measured
 from models.training.gradient import GradientSum
 

@@ -11,8 +11,8 @@ from runs import ROOT, SHORT, command, contents, run, saved
 from trainings import assert_every_parameter_moves, stopped_after
 
 from data.io.images import read_image
+from models.conf import load_config
 from models.config.strict import ConfigError
-from models.methods.conf import load_config
 
 SIZES = ("model.nerf_renderer.n_samples=8", "model.nerf_renderer.n_importance=8")
 SCENE = (f"dataset.data_dir={ROOT}/data/demo",)

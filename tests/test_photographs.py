@@ -10,9 +10,9 @@ from trainings import trainer_of
 
 from data.pixels import to_uint8
 from data.prepare.load import load_scene
+from models.conf import load_config
 from models.fields.photographs import Exposure
 from models.machine.backend import jt
-from models.methods.conf import load_config
 
 
 def test_colours_begin_as_they_are_and_slopes_are_finite_differences():

@@ -23,8 +23,8 @@ from runs import (
 from trainings import assert_same_gradients, gradients, stopped_after, trainer_of
 
 from data.errors import UserError
+from models.conf import load_config
 from models.machine.ranks import ALONE, Place, Ranks, cores_of_rank, forget_ranks, place_of
-from models.methods.conf import load_config
 from models.training.gradient import GradientSum
 
 SHOWN = (*SHORT[:3], "train.report_freq=2", "train.val_freq=3", "train.val_mesh_freq=6", "train.mesh_resolution=16")

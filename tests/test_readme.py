@@ -12,7 +12,7 @@ from pages import PAIRS, ROOT, TEXTS
 from docs import make_tables
 from models.commands.arguments import parse_arguments
 from models.commands.model_modes import read_conf
-from models.methods.conf import known_leaves
+from models.conf import known_leaves
 
 # The pages of docs/ in both languages; the others are in English.
 BILINGUAL = {"usage", "photographs", "formats", "confs", "flags", "cuda", "troubleshooting"}

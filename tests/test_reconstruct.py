@@ -23,8 +23,8 @@ from data.scenes.readers.neus import write_neus_scene
 from models.commands import functions, interface, reconstruction_plan
 from models.commands.arguments import parse_arguments
 from models.commands.reconstruction_plan import LEAST_DOUBLING_GAIN, ReconstructionPlan, longer
+from models.conf import load_config
 from models.config.program import FAST, PROGRAM_FOLDER
-from models.methods.conf import load_config
 from models.requests import MeshRequest
 from models.results.references import NoReferencesError
 from models.results.report import reconstruction as reconstruction_page

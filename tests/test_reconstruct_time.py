@@ -23,10 +23,10 @@ from models.checkpoints import measurements, scenes
 from models.checkpoints.measurements import FEWEST_MAPS, SECONDS, measured
 from models.commands import reconstruction_plan, runner
 from models.commands.reconstruction_plan import decide_details, seconds_of_details, timed_plan
+from models.conf import load_config
 from models.config.program import FAST
 from models.machine import jittor_import
 from models.methods import registry
-from models.methods.conf import load_config
 from models.requests import MeshRequest
 from models.runs import measured as pace
 from models.runs.budget import STEPPING, WORTH, Budget, announce, on_cold_cache

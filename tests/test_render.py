@@ -12,7 +12,7 @@ from runs import ROOT, run
 from data.errors import UserError
 from data.io.images import read_image
 from data.prepare.load import load_scene
-from models.methods.conf import load_config
+from models.conf import load_config
 from models.results.camera_paths import between, from_file, orbit
 
 WIDE = ("model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")

@@ -17,8 +17,8 @@ from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
 from models.checkpoints.measurements import measured
 from models.checkpoints.ours import StateError, check_state
+from models.conf import flat, load_config
 from models.config.hocon import migrate
-from models.methods.conf import flat, load_config
 from models.methods.registry import decide
 from models.plan import DEPTH_MAPS, Decision, EarlierPlan, plan_from_state
 from models.rendering.loss_table import weights_of

@@ -9,7 +9,7 @@ from runs import SHORT, command, contents, run, saved
 from trainings import assert_every_parameter_moves, stopped_after
 
 import exp_runner
-from models.methods.conf import load_config
+from models.conf import load_config
 
 pytestmark = pytest.mark.slow
 

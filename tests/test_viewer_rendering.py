@@ -10,8 +10,8 @@ from browsing import demo_scene, needs_viser
 from runs import ROOT, run
 
 from models.commands.interface import read_conf
+from models.conf import load_config
 from models.mesh.mesh import Surface
-from models.methods.conf import load_config
 from models.requests import MeshRequest
 from models.results.context import EvalContext
 from models.results.experiment import Experiment

@@ -17,8 +17,8 @@ from data.prepare.load import load_scene
 from data.prepare.metric import lengths_of
 from data.scenes.frustum import bounds
 from models.commands.arguments import parse_arguments
+from models.conf import load_config
 from models.mesh.mesh import Surface
-from models.methods.conf import load_config
 from models.results.camera_paths import from_file
 from models.results.experiment import Experiment
 from models.viewer.camera_tools import CameraTools

@@ -12,9 +12,9 @@ from browsing import demo_scene
 from forms import Emulator
 from runs import ROOT
 
+from models.conf import load_config
 from models.estimators.budget import UNCOUNTED
 from models.machine.backend import jt
-from models.methods.conf import load_config
 from models.ops.draw import draw_pixels
 from models.ops.later import Later
 from models.ops.outside import outside_samples

@@ -11,7 +11,7 @@ from runs import GOLDEN, ROOT, SHORT, command, contents, run, saved
 from test_guard import spoil_batches, spoil_image
 
 from data.errors import UserError
-from models.methods.conf import load_config
+from models.conf import load_config
 from models.runs.logger import RunLogger
 from models.runs.run_files import TRAINING_LOCK, record
 from models.training.trainer import Trainer

@@ -24,9 +24,9 @@ from data.prepare.load import load_scene
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
 from models.checkpoints.measurements import measured
+from models.conf import ExperimentConfig
 from models.machine.backend import jt
 from models.methods.block import ModelConfig
-from models.methods.conf import ExperimentConfig
 from models.methods.protocol import Batch, Model
 from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples

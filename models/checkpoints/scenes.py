@@ -21,7 +21,7 @@ from data.scenes.config import DatasetConfig
 from data.scenes.scene import Posed, Scene
 from models.checkpoints.measurements import measured
 from models.checkpoints.ours import DATA_KEY, FRAME_KEY, SCENE_TABLES
-from models.methods.conf import ExperimentConfig
+from models.conf import ExperimentConfig
 from models.methods.registry import decide
 from models.plan import (
     DEPTH_MAPS,

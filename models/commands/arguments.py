@@ -230,7 +230,7 @@ def _argument_hint(unknown: Sequence[str], flags: Collection[str]) -> str:
         return hint if hint.startswith("; did") else nearest(name, MODE_NAMES)
     if not equals and len(unknown) > 1 and not unknown[1].startswith("-"):
         value = unknown[1]
-    from models.methods.conf import known_leaves
+    from models.conf import known_leaves
 
     if key := key_meant(name, known_leaves()):
         return f"; did you mean --set {key}={value or 'VALUE'}?"

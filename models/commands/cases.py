@@ -107,7 +107,7 @@ def table(outcomes: Sequence[Outcome]) -> list[str]:
 
 def _require_folders(arguments: Arguments, names: Sequence[str]) -> None:
     """Raises UserError if the conf is invalid for a scene, or several scenes share a results folder."""
-    from models.methods.conf import load_config
+    from models.conf import load_config
 
     if arguments.conf is None:
         raise UserError("--cases: give a conf too, such as --conf confs/fast.conf")
@@ -172,7 +172,7 @@ class _CaseTrainer:
     def _outcome(self, case: str, state: str, crash: tuple[str, ...]) -> Outcome:
         """The outcome with steps, time and PSNR from the scene's results folder."""
         from models.checkpoints.folder import latest_checkpoint
-        from models.methods.conf import load_config
+        from models.conf import load_config
         from models.runs.logger import last_psnr
 
         folder = Path(load_config(self._arguments.conf or "", case, self._arguments.overrides).general.base_exp_dir)

@@ -35,8 +35,8 @@ from models.results.trained import TrainedModel, choose_device, using_device, wi
 if TYPE_CHECKING:
     from data.prepare.inspection.epipolar import Finding
     from data.scenes.scene import Scene
+    from models.conf import ExperimentConfig
     from models.mesh.mesh import Surface
-    from models.methods.conf import ExperimentConfig
     from models.results.image_metrics import ValidationImage
 
 
@@ -90,7 +90,7 @@ def read_conf(path: str | Path, case: str = "", overrides: Sequence[str] = ()) -
     A name alone is also searched for in confs/, here and in the program's folder. With a conf of the latter, paths of
     the scene that exist there and not in the current folder are taken from there, too. Raises UserError.
     """
-    from models.methods.conf import load_config
+    from models.conf import load_config
 
     file = find_conf(Path(path))
     conf = load_config(file, case, overrides)

@@ -30,7 +30,7 @@ from models.results.trained import TrainedModel
 from models.viewer.server import require_viser
 
 if TYPE_CHECKING:
-    from models.methods.conf import ExperimentConfig
+    from models.conf import ExperimentConfig
     from models.viewer.sessions import Place
     from models.viewer.tools import ConfKeys
 

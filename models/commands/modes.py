@@ -48,7 +48,7 @@ from models.results import request_checks as checks
 from models.results.trained import choose_device
 
 if TYPE_CHECKING:
-    from models.methods.conf import ExperimentConfig
+    from models.conf import ExperimentConfig
 
 
 def check_comparison(values: argparse.Namespace) -> None:

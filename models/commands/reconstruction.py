@@ -28,10 +28,10 @@ from models.commands.compile_ahead import compile_ahead
 from models.commands.flags import DTU, OF_MODE
 from models.commands.functions import Reconstruction
 from models.commands.reconstruction_plan import END_ITER, ReconstructionPlan, read_plan, with_steps, write_plan
+from models.conf import ExperimentConfig
 from models.mesh.extraction import EmptySurfaceError
 from models.mesh.mesh import referenced
 from models.mesh.output import require_valid
-from models.methods.conf import ExperimentConfig
 from models.requests import (
     AUTO,
     AUTO_MINUTES,

@@ -24,7 +24,7 @@ from data.scenes.config import DatasetConfig
 from data.scenes.readers.neus import CAMERA_FILE, read_neus
 from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
 from models.commands.command import Selected
-from models.methods.conf import ExperimentConfig
+from models.conf import ExperimentConfig
 from models.plan import LEAST_STEPS, EarlierPlan
 from models.requests import AUTO, TEXTURE, MeshRequest
 from models.results.experiment import CHECKPOINTS

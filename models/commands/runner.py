@@ -15,10 +15,10 @@ from data.io.lock import TakenError
 from data.prepare.inspection.checks import bad_geometry
 from data.scenes.scene_checks import summary
 from models.checkpoints.scenes import scene_state
+from models.conf import flat, to_hocon
 from models.machine import backend, memory
 from models.machine.ranks import joined
 from models.mesh.extraction import EmptySurfaceError
-from models.methods.conf import flat, to_hocon
 from models.methods.registry import build_model
 from models.plan import LEAST_STEPS, PLAN_KEY
 from models.requests import NETWORK, MeshRequest
@@ -29,6 +29,7 @@ from models.results.image_metrics import ScoredViews, scored_views, validate_ima
 from models.results.meshes import validate_mesh
 from models.results.plan_rows import with_table
 from models.results.report.training_page import REPORT, TrainingReport
+from models.runs.health import Health
 from models.runs.logger import RunLogger, Speed
 from models.runs.measured import chosen_chunk, chunk_state
 from models.runs.run_files import record
@@ -37,7 +38,6 @@ from models.runs.shared_trainer import SharedTrainer
 from models.runs.stops import Interrupted, Interrupts
 from models.training.checkpoint import DivergedError
 from models.training.gradient import BatchGradient
-from models.training.health import Health
 from models.training.trainer import Trainer, generators
 
 FIRST_STEPS = 5  # of a session: Jittor compiles kernels in them

@@ -7,10 +7,10 @@ measured later, and a failed allocation is then reported in one sentence.
 from __future__ import annotations
 
 from data.errors import UserError
+from models.conf import ExperimentConfig
 from models.machine import jittor_import
 from models.machine.available import FLOAT_BYTES, available_bytes
 from models.methods.block import TRAINED_COPIES, ModelConfig
-from models.methods.conf import ExperimentConfig
 
 GB = 10**9
 READ_COPIES = 3  # the same for rendering from a checkpoint, which contains the moments too

@@ -13,12 +13,12 @@ import trimesh
 
 from data.errors import UserError
 from data.scenes.scene import Scene
+from models.conf import ExperimentConfig
 from models.mesh import clean
 from models.mesh.color import Fallback, Photographs, paint
 from models.mesh.mesh import About, Surface, given_surface, scene_axes, surface_to_world, write_surface
 from models.mesh.output import companions
 from models.mesh.visibility import Visibility
-from models.methods.conf import ExperimentConfig
 from models.requests import NONE, TEXTURE, MeshRequest
 from models.results.experiment import Experiment, open_scene
 from models.runs.logger import RunLogger

@@ -12,11 +12,11 @@ from data.io.clock import phase
 from data.rays import Rays
 from data.scenes.scene import Scene
 from data.scenes.scene_checks import summary
+from models.conf import flat
 from models.config.blocks import TrainConfig
 from models.config.hocon import outdated_line
 from models.config.strict import AUTO
 from models.machine import backend, memory
-from models.methods.conf import flat
 from models.methods.protocol import Model
 from models.methods.registry import build_model
 from models.results.device_values import sizes_line, tiles_line

@@ -17,6 +17,7 @@ from data.prepare.load import load_grey
 from data.scenes.config import TEST
 from data.scenes.undistort import resized
 from models.checkpoints.scenes import background
+from models.conf import ExperimentConfig
 from models.mesh.details import detailed
 from models.mesh.grey_photographs import GreyPhotographs, cropped, reduction
 from models.results.experiment import Experiment, held_out_scene

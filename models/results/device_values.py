@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from models.conf import MODEL, ExperimentConfig, build, flat, tree_of
 from models.config.hocon import DEVICES
 from models.config.strict import excerpt
 from models.fields.conf import ColorConfig, NerfConfig, SdfConfig
 from models.machine import backend
-from models.methods.conf import MODEL, ExperimentConfig, build, flat, tree_of
 from models.ops import sizes
 from models.ops.sizes import encoding_width
 

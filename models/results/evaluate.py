@@ -14,9 +14,9 @@ from data.prepare.inspection.checks import missing_sides
 from data.prepare.inspection.epipolar import median_distance, pair_distances
 from data.scenes.config import TEST, TRAINING
 from data.scenes.scene import Scene, is_metric, radius_of
+from models.conf import flat, parse_config
 from models.mesh.extraction import EmptySurfaceError, no_surface
 from models.mesh.mesh import Surface, surface_to_world
-from models.methods.conf import flat, parse_config
 from models.plan import PLAN_KEY
 from models.requests import EvaluationRequest, MeshRequest
 from models.results import image_metrics

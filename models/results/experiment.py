@@ -30,8 +30,8 @@ from models.checkpoints.scenes import (
     require_same_masks,
     training_scene,
 )
+from models.conf import ExperimentConfig, network_differences, parse_config
 from models.machine.ranks import here, is_writer
-from models.methods.conf import ExperimentConfig, network_differences, parse_config
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
 from models.plan import TrainingPlan, wants_masks

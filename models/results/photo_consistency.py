@@ -12,10 +12,10 @@ import trimesh
 from data.prepare.load import load_grey
 from data.scenes.scene import Scene
 from models.checkpoints.scenes import background
+from models.conf import ExperimentConfig
 from models.machine.backend import jt
 from models.mesh.grey_photographs import GreyPhotographs, cropped
 from models.mesh.visibility import Visibility, dots, lengths
-from models.methods.conf import ExperimentConfig
 from models.ops.agreement import Agreement, agreement
 from models.results.surface_metrics import sample_faces
 

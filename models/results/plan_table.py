@@ -15,11 +15,11 @@ import numpy as np
 
 from data.scenes.scene import Scene
 from models.checkpoints.measurements import measured
+from models.conf import ExperimentConfig
 from models.config.strict import ConfigError, check_limits
 from models.machine import backend, memory
 from models.machine.backend import jt
 from models.methods.block import ModelConfig
-from models.methods.conf import ExperimentConfig
 from models.methods.registry import build_model, decide
 from models.plan import UNSWEPT
 from models.results.context import ResultChunks

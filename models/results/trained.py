@@ -15,7 +15,7 @@ from models.machine.ranks import own_gpu
 
 if TYPE_CHECKING:
     from data.scenes.scene import Posed, Scene
-    from models.methods.conf import ExperimentConfig
+    from models.conf import ExperimentConfig
     from models.results.context import EvalContext
     from models.results.experiment import Experiment
 

@@ -16,7 +16,7 @@ from data.io.files import (
     write_result,
 )
 from data.io.lock import FileLock
-from models.methods.conf import ExperimentConfig, to_hocon
+from models.conf import ExperimentConfig, to_hocon
 from models.runs.logger import LOG_FOLDER
 
 TRAINING_LOCK = ".training.lock"

@@ -17,7 +17,6 @@ import numpy as np
 from data.errors import listed
 from models.training.checkpoint import Checkpoint, DivergedError
 from models.training.guard import MAX_NAMED, BadStep, find_in_weights
-from models.training.health import probe_points
 from models.training.record import Record, recorded
 from models.training.trainer import Trainer
 
@@ -25,6 +24,14 @@ MOST_RESTARTS = 3  # without progress in between
 PROGRESS = 300  # steps beyond the failed one after which attempts are counted from zero again
 LOW_SCORES = 2  # consecutive low scores; a change of a schedule is transient
 MOST_FALLS = 1  # a further return would have the same result
+PROBE_POINTS = 24  # per side of a grid: 7,000 of them are in the sphere and take a few milliseconds
+
+
+def probe_points() -> np.ndarray:
+    """Points of a grid in the unit sphere, float32 [P, 3]."""
+    line = np.linspace(-1.0, 1.0, PROBE_POINTS, dtype=np.float32)
+    grid = np.stack(np.meshgrid(line, line, line, indexing="ij"), axis=-1).reshape(-1, 3)
+    return grid[(grid**2).sum(axis=1) < 1.0]
 
 
 class Store(Protocol):

@@ -27,8 +27,8 @@ from data.scenes.config import TRAINING, DatasetConfig
 from data.scenes.readers.neus import read_neus
 from data.scenes.scene import Scene
 from data.scenes.scene_checks import summary
+from models.conf import ExperimentConfig
 from models.mesh.mesh import read_mesh
-from models.methods.conf import ExperimentConfig
 from models.plan import PLAN_KEY
 from models.results.experiment import Experiment, results_folder
 from models.results.metric_tables import DETAILS_FILE, NCC_WITHOUT, WITH_DETAILS, WITHOUT_DETAILS, lines

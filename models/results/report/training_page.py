@@ -26,11 +26,11 @@ from data.io.files import is_file, write_result
 from data.pixels import to_uint8
 from data.prepare.inspection.overview import overview
 from data.scenes.scene_checks import facts
+from models.conf import flat
 from models.config.hocon import base_values, same
 from models.config.program import program_version
 from models.machine import backend, memory
 from models.mesh.mesh import Surface
-from models.methods.conf import flat
 from models.results.callback import FINISHED, TRAINING, Callback
 from models.results.context import EvalContext
 from models.results.experiment import Experiment

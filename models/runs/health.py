@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.methods.protocol import LevelSet
+from models.training.watch import probe_points
 
-PROBE_POINTS = 24  # per side: 7,000 of the points are in the sphere and take a few milliseconds
 FULL_SHARE = 0.98  # fraction of the sphere inside the surface above which no camera sees the surface from outside
 FLAT_VALIDATIONS = 8
 FLAT_DB = 0.3  # dB; validations of a run that still improves differ by more
@@ -35,13 +35,6 @@ class Vitals:
     def level(self) -> float:
         """The level of the surface."""
         return -self.surface.threshold
-
-
-def probe_points() -> np.ndarray:
-    """Points of a grid in the unit sphere, float32 [P, 3]."""
-    line = np.linspace(-1.0, 1.0, PROBE_POINTS, dtype=np.float32)
-    grid = np.stack(np.meshgrid(line, line, line, indexing="ij"), axis=-1).reshape(-1, 3)
-    return grid[(grid**2).sum(axis=1) < 1.0]
 
 
 def vitals(step: int, inv_s: float | None, values: np.ndarray, surface: LevelSet, psnrs: Sequence[float]) -> Vitals:

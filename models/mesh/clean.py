@@ -173,10 +173,10 @@ def find_ground(points: np.ndarray, centers: np.ndarray) -> Ground | None:
             return None
         place, normal = fitted_plane(rest[near])
         normal = normal * (np.sign(np.median((centers - place) @ normal)) or 1.0)
-        found = Ground(place, normal, ROUGH * float(np.median(np.abs((rest[near] - place) @ normal))))
-        is_below = np.mean(found.height(points) < -THICK) > MOST_BELOW
-        if not is_below and np.mean(found.height(centers) > THICK) >= LEAST_ABOVE:
-            return found
+        ground = Ground(place, normal, ROUGH * float(np.median(np.abs((rest[near] - place) @ normal))))
+        is_below = np.mean(ground.height(points) < -THICK) > MOST_BELOW
+        if not is_below and np.mean(ground.height(centers) > THICK) >= LEAST_ABOVE:
+            return ground
         rest = rest[~near]
     return None
 

@@ -23,10 +23,10 @@ FLAT = 0.5  # cosine between two triangles of which the common edge may be flipp
 def adjacency(faces: np.ndarray, count: int) -> csr_matrix:
     """Which of `count` vertices share an edge: ones, float32 [V, V]."""
     begin, end = faces[:, [0, 1, 2]].ravel(), faces[:, [1, 2, 0]].ravel()
-    found = csr_matrix((np.ones(len(begin), np.float32), (begin, end)), (count, count))
-    found = found + found.T
-    found.data[:] = 1.0
-    return found
+    matrix = csr_matrix((np.ones(len(begin), np.float32), (begin, end)), (count, count))
+    matrix = matrix + matrix.T
+    matrix.data[:] = 1.0
+    return matrix
 
 
 def remeshed(mesh: trimesh.Trimesh, edge: float) -> trimesh.Trimesh:
@@ -141,9 +141,9 @@ def crossed(vertices: np.ndarray, faces: np.ndarray, around: np.ndarray | None =
     first, second, third = vertices[faces[triangle[rows]]].transpose(1, 0, 2)
     across = np.cross(second - first, third - first)
     share = dots(first - begin[rows], across) / dots(along[rows], across)  # of the edge, where it meets the plane
-    found = np.zeros(len(vertices), bool)
-    found[edges[rows[share < 1.0 - WITHIN]]] = True
-    return found
+    is_crossed = np.zeros(len(vertices), bool)
+    is_crossed[edges[rows[share < 1.0 - WITHIN]]] = True
+    return is_crossed
 
 
 def edges_of(faces: np.ndarray) -> np.ndarray:

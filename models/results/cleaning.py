@@ -69,15 +69,15 @@ def cleaned(
         small = max(small, PART)
     points = experiment.views.points
     xyz = pieces.NO_SFM_POINTS if points is None else well_supported(points)
-    found = pieces.without_dust(mesh, small, xyz)
+    result = pieces.without_dust(mesh, small, xyz)
     which = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
-    mesh = stages.after(f"pieces {which}: {found.words}", found.mesh)
+    mesh = stages.after(f"pieces {which}: {result.words}", result.mesh)
     if request.clean == VIEWS and experiment.scene.masks is None:
-        found = pieces.without_bystanders(mesh, experiment.scene.c2w[:, :3, 3], xyz)
-        words = f"pieces apart from the object, seen from one side only: {found.words}"
-        if found.area > MOST_OF_IT:
+        result = pieces.without_bystanders(mesh, experiment.scene.c2w[:, :3, 3], xyz)
+        words = f"pieces apart from the object, seen from one side only: {result.words}"
+        if result.area > MOST_OF_IT:
             log.warn(f"{words}: --no-clean keeps them")
-        mesh = stages.after(words, found.mesh)
+        mesh = stages.after(words, result.mesh)
     return mesh
 
 

@@ -46,11 +46,11 @@ def validate_mesh(context: EvalContext, request: MeshRequest) -> Surface:
     Finished blocks of an incomplete mesh are kept in the experiment folder until it is written.
     """
     with accounted(context.log) as stages:
-        found = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED, stages)
-        surface = _finished(context, request, found.mesh, stages)
+        extracted = _extract(context, request, context.experiment.subfolder("meshes") / UNFINISHED, stages)
+        surface = _finished(context, request, extracted.mesh, stages)
     path = request.output or context.experiment.path("meshes", f"{context.step:08d}{default_suffix(request)}")
     write(context.experiment, context.step, context.log, request, surface, path)
-    found.store.clear()
+    extracted.store.clear()
     return surface
 
 
@@ -76,7 +76,7 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None, st
     level_set = _level_set(context)
     low, high = box(context.experiment.views, request)
     space = seen_space(level_set, request, float((high - low).max()))
-    found = sparse.extract(
+    extracted = sparse.extract(
         level_set if space is None else within(level_set, space),
         low,
         high,
@@ -86,19 +86,19 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None, st
         partial(context.parts, desc="surface"),
         folder,
     )
-    stages.after(f"extracted with {request.resolution} grid points per side", found.mesh)
+    stages.after(f"extracted with {request.resolution} grid points per side", extracted.mesh)
     if space is not None:
-        found = replace(found, mesh=without_boundary(found.mesh, space))
-        stages.after("at the end of the space that cameras see", found.mesh)
-    whole = pieces.without_cavities(found.mesh, context.experiment.views.c2w[:, :3, 3])
+        extracted = replace(extracted, mesh=without_boundary(extracted.mesh, space))
+        stages.after("at the end of the space that cameras see", extracted.mesh)
+    whole = pieces.without_cavities(extracted.mesh, context.experiment.views.c2w[:, :3, 3])
     memory.release()  # ray casting of the whole mesh follows, which takes 300 bytes per triangle
-    resumed = f", {found.resumed} of them from an earlier run" if found.resumed else ""
-    blocks = "1 block" if found.blocks == 1 else f"{found.blocks} blocks"
+    resumed = f", {extracted.resumed} of them from an earlier run" if extracted.resumed else ""
+    blocks = "1 block" if extracted.blocks == 1 else f"{extracted.blocks} blocks"
     context.log.note(
-        f"surface: {level_set.quantity} evaluated at {found.queries} points, {found.share:.1%} of a dense grid, in "
-        f"{blocks}{resumed}; {found.rule}"
+        f"surface: {level_set.quantity} evaluated at {extracted.queries} points, {extracted.share:.1%} of a dense grid, in "
+        f"{blocks}{resumed}; {extracted.rule}"
     )
-    return replace(found, mesh=stages.after(f"closed cavities without a camera: {whole.removed}", whole.mesh))
+    return replace(extracted, mesh=stages.after(f"closed cavities without a camera: {whole.removed}", whole.mesh))
 
 
 def _level_set(context: EvalContext) -> LevelSet:
@@ -165,18 +165,18 @@ def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimes
     """Apply --decimate and --simplify; textured meshes are decimated by default."""
     if request.simplify is not None:
         radius = 1.0 if request.frame == UNIT else radius_of(context.experiment.views)
-        found, error = finish.simplified(mesh, request.simplify / radius)
-        return stages.after(f"simplified, error {error * radius:.3g}", found)
-    found = decimated(mesh, request)
-    return mesh if found is mesh else stages.after("decimated", found)
+        simplified, error = finish.simplified(mesh, request.simplify / radius)
+        return stages.after(f"simplified, error {error * radius:.3g}", simplified)
+    simplified = decimated(mesh, request)
+    return mesh if simplified is mesh else stages.after("decimated", simplified)
 
 
 def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
     """Apply --watertight, and log the added surface."""
-    found = finish.closed(mesh)
-    holes = "1 hole" if found.holes == 1 else f"{found.holes} holes"
-    context.log.info(f"{holes} closed; {found.area:.1%} of the surface was added, not seen in any photograph")
-    return found.mesh
+    closed = finish.closed(mesh)
+    holes = "1 hole" if closed.holes == 1 else f"{closed.holes} holes"
+    context.log.info(f"{holes} closed; {closed.area:.1%} of the surface was added, not seen in any photograph")
+    return closed.mesh
 
 
 def _on_level(
@@ -187,7 +187,7 @@ def _on_level(
     if not request.is_refined or level_set.gradient is None:
         return mesh, None
     low, high = box(context.experiment.views, request)
-    found = onto_level(
+    placed = onto_level(
         np.asarray(mesh.vertices),
         level_set.gradient,
         _threshold(level_set, request),
@@ -196,9 +196,9 @@ def _on_level(
         partial(context.parts, desc="level set"),
     )
     context.log.note(
-        f"mean distance of the vertices to the level set: {found.before:.3g}, after refinement {found.after:.3g}"
+        f"mean distance of the vertices to the level set: {placed.before:.3g}, after refinement {placed.after:.3g}"
     )
-    return trimesh.Trimesh(found.vertices, mesh.faces, process=False), found.normals
+    return trimesh.Trimesh(placed.vertices, mesh.faces, process=False), placed.normals
 
 
 def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
@@ -214,8 +214,8 @@ def _as_the_network_says(context: EvalContext, mesh: trimesh.Trimesh, normals: n
     if color is None:
         return Surface(mesh, normals)
     towards = clean.vertex_normals(mesh) if normals is None else normals
-    found = color(np.asarray(mesh.vertices, np.float32), np.asarray(towards, np.float32))
-    return Surface(mesh, normals, np.rint(np.clip(found, 0.0, 1.0) * 255.0).astype(np.uint8))
+    rgb = color(np.asarray(mesh.vertices, np.float32), np.asarray(towards, np.float32))
+    return Surface(mesh, normals, np.rint(np.clip(rgb, 0.0, 1.0) * 255.0).astype(np.uint8))
 
 
 def _wide_chunk(context: EvalContext) -> int:

@@ -63,7 +63,7 @@ def _measured(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, int]]]:
     beside = {(index, index + 1) for index in range(len(chosen) - 1)}
     pairs = sorted(beside | set(tracks.neighbour_pairs(scene.c2w[chosen], NEIGHBOURS)))
     seen = [_view(scene, int(view)) for view in chosen] if pairs else []
-    found = []
+    distances = []
     for i, j in pairs:
         rows = tracks.match_features(seen[i], seen[j])
         if rows is None:
@@ -71,8 +71,8 @@ def _measured(scene: Scene) -> tuple[list[PairDistance], list[tuple[int, int]]]:
         with np.errstate(all="ignore"):  # without a baseline the epipolar lines are NaN
             pixels = float(np.median(np.abs(epipolar_distances(seen[i], seen[j], rows))))
         if np.isfinite(pixels):
-            found.append(PairDistance(int(chosen[i]), int(chosen[j]), pixels))
-    return found, [(int(chosen[i]), int(chosen[j])) for i, j in pairs]
+            distances.append(PairDistance(int(chosen[i]), int(chosen[j]), pixels))
+    return distances, [(int(chosen[i]), int(chosen[j])) for i, j in pairs]
 
 
 def median_distance(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) -> float | None:
@@ -113,13 +113,13 @@ def lone_views(pairs: Sequence[PairDistance], tried: Sequence[tuple[int, int]]) 
     A view is included if it has no matches with any neighbour, and each of its neighbours has matches with most of its
     own. Views with a single neighbour are ignored.
     """
-    found = {(pair.first, pair.second) for pair in pairs}
+    matched = {(pair.first, pair.second) for pair in pairs}
     beside: dict[int, list[int]] = {}
     for first, second in tried:
         beside.setdefault(first, []).append(second)
         beside.setdefault(second, []).append(first)
     share = {
-        view: [(min(view, other), max(view, other)) in found for other in others] for view, others in beside.items()
+        view: [(min(view, other), max(view, other)) in matched for other in others] for view, others in beside.items()
     }
     lone = {view for view, others in beside.items() if len(others) > 1 and not any(share[view])}
 

@@ -367,7 +367,7 @@ NETWORK_MEANINGS = {
 }
 
 RENDERER_MEANINGS = {
-    "stratified samples; at least 2 if n_importance > 0": "分层采样点数；n_importance > 0 时至少为 2",
+    "evenly spaced samples; at least 2 if n_importance > 0": "均匀采样点数；n_importance > 0 时至少为 2",
     "importance samples near the surface": "表面附近的重要性采样点数",
     "background samples outside the unit sphere; 0: no background network": (
         "单位球之外的背景采样点数；0：不建背景网络"

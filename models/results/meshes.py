@@ -95,8 +95,8 @@ def _extract(context: EvalContext, request: MeshRequest, folder: Path | None, st
     resumed = f", {extracted.resumed} of them from an earlier run" if extracted.resumed else ""
     blocks = "1 block" if extracted.blocks == 1 else f"{extracted.blocks} blocks"
     context.log.note(
-        f"surface: {level_set.quantity} evaluated at {extracted.queries} points, {extracted.share:.1%} of a dense grid, in "
-        f"{blocks}{resumed}; {extracted.rule}"
+        f"surface: {level_set.quantity} evaluated at {extracted.queries} points, {extracted.share:.1%} of a dense "
+        f"grid, in {blocks}{resumed}; {extracted.rule}"
     )
     return replace(extracted, mesh=stages.after(f"closed cavities without a camera: {whole.removed}", whole.mesh))
 

@@ -16,8 +16,7 @@ from models.estimators.conf import OpenConfig
 from models.estimators.occupancy import SeenSpace, boundary_faces, middles, rays_of_views
 from models.estimators.packed import VIEW_BUDGET, PackedBatch, Visible, samples_at
 from models.estimators.packed_surface import SurfaceEstimator, ViewSamples
-from models.estimators.pruning import MOST_LOST
-from models.estimators.schedule import SamplingSchedule
+from models.estimators.schedule import MOST_LOST, SamplingSchedule
 from models.estimators.visibility import ALL, LEAST_WEIGHT, above, lost_share, passes, visible_samples
 from models.fields.protocol import SurfaceFields
 from models.machine.backend import jt

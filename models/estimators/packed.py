@@ -25,8 +25,7 @@ from models.estimators.budget import COUNTED, HITS, MOST_EMPTY, SampleBudget, Si
 from models.estimators.conf import POINTS_SHARE
 from models.estimators.drawn_pixels import pixels_of
 from models.estimators.occupancy import OccupancyGrid, middles
-from models.estimators.pruning import CellPruner
-from models.estimators.schedule import SamplingSchedule
+from models.estimators.schedule import CellPruner, SamplingSchedule
 from models.fields.protocol import Leveled
 from models.machine.backend import jt
 from models.ops.later import Later

@@ -13,8 +13,7 @@ from models.config.blocks import TrainConfig
 from models.fields.registry import NERF
 from models.methods.block import ModelConfig
 from models.methods.confs import FAST_NERF, FAST_NEUS, NEUS, FastNeRFConfig, FastNeuSConfig, NeRFConfig, NeuSConfig
-from models.methods.decisions import decide_gaussians, decide_nerf, decide_neus, decide_plain
-from models.methods.fast_decisions import decide as decide_surface
+from models.methods.decisions import decide_fast_neus, decide_gaussians, decide_nerf, decide_neus, decide_plain
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.plan import EarlierPlan, Measurements, TrainingPlan
 
@@ -40,7 +39,7 @@ def _imported(module: str, name: str = "build") -> Callable[..., Model]:
 METHODS: dict[str, Method] = {
     NEUS: Method(NeuSConfig, _imported("neus"), decide_neus),
     NERF: Method(NeRFConfig, _imported("nerf"), decide_nerf),
-    FAST_NEUS: Method(FastNeuSConfig, _imported("fast", "build_neus"), decide_surface),
+    FAST_NEUS: Method(FastNeuSConfig, _imported("fast", "build_neus"), decide_fast_neus),
     FAST_NERF: Method(FastNeRFConfig, _imported("fast", "build_nerf"), decide_nerf),
     GAUSSIANS: Method(GaussiansConfig, _imported("gaussians.model"), decide_gaussians),
 }

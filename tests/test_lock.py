@@ -57,10 +57,10 @@ def test_a_disk_that_does_not_answer_for_a_while_ends_nothing(tmp_path, monkeypa
     lock = FolderLock(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr("data.io.lock.os.lstat", failing)
-        assert lock.ensure()
+        assert lock.is_held()
     shutil.rmtree(tmp_path / "run")
     with monkeypatch.context() as patch:
         patch.setattr("data.io.lock.open_regular", failing)
-        assert lock.ensure() and lock.ensure()
-    assert not lock.ensure() and lock.ensure()
+        assert lock.is_held() and lock.is_held()
+    assert not lock.is_held() and lock.is_held()
     lock.release()

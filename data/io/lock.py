@@ -57,7 +57,7 @@ class FileLock:
         self._descriptor: int | None = None
         self._acquire()
 
-    def ensure(self) -> bool:
+    def is_held(self) -> bool:
         """Whether the lock is still held. If its file was deleted, the lock is taken again and the result is False.
 
         If the disk fails, the result is True and the next call checks again. Raises TakenError if another process has

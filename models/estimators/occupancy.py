@@ -23,7 +23,7 @@ from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, march, with_
 from models.structs import Var
 
 
-def middles(rays: int) -> np.ndarray:
+def centred_jitter(rays: int) -> np.ndarray:
     """The jitter [R, 1] that places samples in the middle of their steps, as in images."""
     return np.full((rays, 1), 0.5, np.float32)
 
@@ -141,7 +141,7 @@ class OccupancyGrid:
 
     def probe(self, rays: Rays) -> PackedSamples:
         """All samples along rays, at intervals of the edge length of a cell; does not wait for the device."""
-        return self.march(rays, middles(len(rays)), self.side, len(rays) * (int(SPAN_LENGTH / self.side) + 2))
+        return self.march(rays, centred_jitter(len(rays)), self.side, len(rays) * (int(SPAN_LENGTH / self.side) + 2))
 
     def crosses(self, rays: Rays) -> np.ndarray:
         """Whether rays have samples in the current cells: bool [R]."""
@@ -206,7 +206,7 @@ class SeenSpace:
         cells.set(np.where(is_inside, SOLID, OCCUPIED).astype(np.uint8))
         for some in rays:
             budget = int(np.ceil((some.far - some.near.clip(min=0)) / grid.side + 1).clip(min=1).sum())
-            samples = cells.march(some, middles(len(some)), grid.side, budget)
+            samples = cells.march(some, centred_jitter(len(some)), grid.side, budget)
             seen[grid.indices(samples.points[: int(samples.offsets[-1:].item())].numpy())] = True
         self._side = grid.side
         self.cells = seen = binary_dilation(seen, iterations=MARGIN)  # bool [N, N, N]

@@ -13,7 +13,7 @@ from data.scenes.scene import Posed, Scene
 from models.estimators.background import ContractedBackground, MergedBackground
 from models.estimators.budget import Sizes
 from models.estimators.conf import OpenConfig
-from models.estimators.occupancy import SeenSpace, boundary_faces, middles, rays_of_views
+from models.estimators.occupancy import SeenSpace, boundary_faces, centred_jitter, rays_of_views
 from models.estimators.packed import VIEW_BUDGET, PackedBatch, Visible, samples_at
 from models.estimators.packed_surface import SurfaceEstimator, ViewSamples
 from models.estimators.schedule import MOST_LOST, SamplingSchedule
@@ -54,7 +54,7 @@ class OpenSurfaceEstimator(SurfaceEstimator):
         super().see(views)
         self.background.see(views)
 
-    def fit(self, scene: Scene) -> None:
+    def initialise(self, scene: Scene) -> None:
         """Take cameras and points of a scene."""
         self.see(scene)
         self._sfm_points = self.sfm_points(scene)
@@ -129,7 +129,7 @@ class OpenSurfaceEstimator(SurfaceEstimator):
         """See `SurfaceEstimator.see_view`."""
         region, rows = visible_samples(traversed, weights)
         count = region.offsets.shape[0] - 1
-        some, jitter = rays.at(slice(0, count)), middles(count)
+        some, jitter = rays.at(slice(0, count)), centred_jitter(count)
         background = self.background.samples(some, jitter, passes(transmittance), VIEW_BUDGET)
         background = background.first(max(1, int(background.offsets[-1:].item())))
         return (

@@ -24,7 +24,7 @@ from models.estimators.base import Estimator, require_alike
 from models.estimators.budget import COUNTED, HITS, MOST_EMPTY, SampleBudget, Sizes, estimates_of
 from models.estimators.conf import POINTS_SHARE
 from models.estimators.drawn_pixels import pixels_of
-from models.estimators.occupancy import OccupancyGrid, middles
+from models.estimators.occupancy import OccupancyGrid, centred_jitter
 from models.estimators.schedule import CellPruner, SamplingSchedule
 from models.fields.protocol import Leveled
 from models.machine.backend import jt
@@ -154,7 +154,7 @@ class PackedEstimator(Estimator):
 
     # what a subclass defines
 
-    def fit(self, scene: Scene) -> None:
+    def initialise(self, scene: Scene) -> None:
         """Initialise a training from a scene."""
         raise NotImplementedError
 
@@ -186,7 +186,7 @@ class PackedEstimator(Estimator):
 
     def sampler(self, scene: Scene, batch_size: int, generator: np.random.Generator) -> PackedBatches:
         """Batches of rays that may cross the hull, of all pixels with a background; initialises a training."""
-        self.fit(scene)
+        self.initialise(scene)
         is_open = self.budget.background_samples > 0
         windows = windows_of(scene, None if is_open else self.grid.centres(), self.grid.side)
         self.pruner.draw_probes(scene, windows, is_open)
@@ -256,7 +256,7 @@ class PackedEstimator(Estimator):
 
     def march_view(self, rays: Rays, step_size: float) -> PackedSamples:
         """All samples of the first rays of an image that fit VIEW_BUDGET, at least one row; waits for the device."""
-        traversed = self.grid.march(rays, middles(len(rays)), step_size, VIEW_BUDGET)
+        traversed = self.grid.march(rays, centred_jitter(len(rays)), step_size, VIEW_BUDGET)
         count, used = int(traversed.kept.item()), int(traversed.offsets[-1:].item())
         return replace(traversed.first(max(1, used)), offsets=traversed.offsets[: count + 1])
 

@@ -33,7 +33,7 @@ class RadianceOccupancyEstimator(PackedEstimator):
         self.empty_cells = EmptyCells(self.grid, conf.threshold, f"model.{conf.block}.cells")
         self._field = field
 
-    def fit(self, scene: Scene) -> None:
+    def initialise(self, scene: Scene) -> None:
         """Take the hull of the masks, and the cameras."""
         self.carve(scene, self._margin)
         self.see(scene)

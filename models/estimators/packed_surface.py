@@ -145,7 +145,7 @@ class SurfaceOccupancyEstimator(SurfaceEstimator):
         super().__init__(schedule, plan, fields, conf.shell)
         self._margin = conf.hull_margin
 
-    def fit(self, scene: Scene) -> None:
+    def initialise(self, scene: Scene) -> None:
         """Take hull and SfM points of a scene."""
         self.carve(scene, self._margin)
         self.see(scene)

@@ -104,7 +104,7 @@ def merged(
     return RayView(**columns)
 
 
-def unseen(rgb: np.ndarray) -> RayView:
+def view_without_object(rgb: np.ndarray) -> RayView:
     """The RayView of rays that see no object, from their colours [R, 3]."""
     one = np.zeros((len(rgb), 1), np.float32)
     return RayView(rgb, np.zeros((len(rgb), 3), np.float32), one, one)
@@ -175,8 +175,8 @@ def _view_background(estimator: HierarchicalEstimator, rays: Rays, background_rg
         background = samples.background
     if background is None:
         behind = np.zeros(3, np.float32) if background_rgb is None else background_rgb.reshape(3)
-        return unseen(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
+        return view_without_object(np.repeat(behind[None].astype(np.float32), len(rays), axis=0))
     nothing = jt.zeros((samples.positions.shape[0], 3))
     alpha, rgb, offsets = background.joined(nothing[:, :1], nothing)
     weights, opacity = ray_weights(alpha, offsets, is_dense=True)
-    return unseen(over_background(composite(weights, rgb, offsets), opacity, background_rgb).numpy())
+    return view_without_object(over_background(composite(weights, rgb, offsets), opacity, background_rgb).numpy())

@@ -85,7 +85,7 @@ class Experiment:
         """Keep the files from now on; False if the folder or its lock was deleted, which are then created again."""
         if self.traces is not None:
             self.traces.keep()
-        return self.lock is None or self.lock.ensure()
+        return self.lock is None or self.lock.is_held()
 
     def path(self, kind: str, name: str) -> Path:
         """Path of a result, `<folder>/<kind>/<name>`; the folder is created. Raises UserError for other names."""

@@ -114,7 +114,7 @@ class GradientSum:
         jt.sync([*_values(one), *output.values()])
         if self._sum is not None:
             pairs = zip(_values(self._sum), _values(one), strict=True)
-            one = _with(self._sum, [_cut(a.float64() + b.float64()) for a, b in pairs])
+            one = _with_values(self._sum, [_cut(a.float64() + b.float64()) for a, b in pairs])
         self._sum = one
         self._outputs.append(output)
         self._missing -= 1
@@ -126,7 +126,7 @@ class GradientSum:
             raise ValueError("no chunk was added")
         if len(self._outputs) > 1:
             total = replace(total, output=joined(self._outputs))
-            total = _with(total, [_cut(value.float32()) for value in _values(total)])
+            total = _with_values(total, [_cut(value.float32()) for value in _values(total)])
         return total if self._over_all is None else _summed(self._over_all, total)
 
 
@@ -150,7 +150,7 @@ def _values(gradient: BatchGradient) -> list[Var]:
     return [*gradient.gradients, *gradient.losses.values()]
 
 
-def _with(before: BatchGradient, values: Sequence[Var]) -> BatchGradient:
+def _with_values(before: BatchGradient, values: Sequence[Var]) -> BatchGradient:
     """The same structure with other `_values`."""
     jt.sync(values)
     rest = iter(values)
@@ -165,7 +165,7 @@ def _summed(over_all: Sum, part: BatchGradient) -> BatchGradient:
     over_all(buffer)
     parts = np.split(buffer, np.cumsum([value.numel() for value in places])[:-1])
     shaped = (values.reshape(value.shape) for values, value in zip(parts, places, strict=True))
-    return _with(part, [jt.array(values).stop_grad() for values in shaped])
+    return _with_values(part, [jt.array(values).stop_grad() for values in shaped])
 
 
 def _cut(value: Var) -> Var:

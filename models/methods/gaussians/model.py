@@ -18,7 +18,7 @@ from models.methods.gaussians import densify
 from models.methods.gaussians.batch import PictureBatch, PictureSampler, numbers_of
 from models.methods.gaussians.conf import SURFELS, GaussiansConfig, SplatsConfig
 from models.methods.gaussians.fusion import fused
-from models.methods.gaussians.picture import depth_of, paint, ray_view
+from models.methods.gaussians.picture import depth_of, rasterize, ray_view
 from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, require_seen
 from models.methods.gaussians.terms import LOSSES, RenderedPicture
 from models.methods.protocol import LevelSet, Model, Parameters
@@ -102,7 +102,7 @@ class GaussiansModel(Model):
         return min(self.conf.degree, int(done * self.conf.degree))
 
     def _paint(self, camera: np.ndarray, size: tuple[int, int], step: int) -> Var:
-        return paint(self.splats, self.conf, camera, size, self.degree(step), self.behind)
+        return rasterize(self.splats, self.conf, camera, size, self.degree(step), self.behind)
 
     def objective(self, batch: PictureBatch, noise: Any, step: int, precomputed: Any = None) -> Objective:
         """The published losses, averaged over the images."""

@@ -8,14 +8,14 @@ from data.rays import ImageRays
 from models.machine.backend import jt
 from models.methods.gaussians.conf import SURFELS, SplatsConfig
 from models.methods.gaussians.splats import Splats
-from models.methods.gaussians.terms import facing
+from models.methods.gaussians.terms import normals_towards_camera
 from models.ops import splat_raster as raster
 from models.ops.splat_project import project_ellipsoids, project_surfels, shade_splats
 from models.ops.volrend import SEEN_OPACITY
 from models.structs import RayView, Var
 
 
-def paint(
+def rasterize(
     splats: Splats,
     conf: SplatsConfig,
     numbers: np.ndarray,
@@ -45,7 +45,7 @@ def ray_view(shown: Var, camera: np.ndarray, rays: ImageRays) -> RayView:
     """An image for results. The normals of ellipsoids are those of the surface given by their depths."""
     is_flat = shown.shape[2] == raster.SURFEL_CHANNELS
     opacity = shown[:, :, raster.OPACITY].numpy().reshape(-1, 1)
-    normal = (shown[:, :, raster.NORMAL] if is_flat else facing(shown, camera)).numpy().reshape(-1, 3)
+    normal = (shown[:, :, raster.NORMAL] if is_flat else normals_towards_camera(shown, camera)).numpy().reshape(-1, 3)
     turn = rays.camera.c2w[:3, :3]
     along = rays.directions @ turn[:, 2:].astype(np.float32)
     depth = depth_of(shown)[0].reshape(-1, 1)

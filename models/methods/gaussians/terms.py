@@ -64,7 +64,7 @@ def normal(rendered: RenderedPicture) -> Term | None:
     shown = rendered.shown
     if min(shown.shape[:2]) <= 2:
         return None
-    agree = (shown[:, :, NORMAL] * facing(shown, rendered.picture.camera)).sum(dim=-1, keepdims=True)
+    agree = (shown[:, :, NORMAL] * normals_towards_camera(shown, rendered.picture.camera)).sum(dim=-1, keepdims=True)
     return Term((shown[:, :, OPACITY] - agree).mean(), 1.0)
 
 
@@ -95,7 +95,7 @@ LOSSES = {
 }
 
 
-def facing(shown: Var, camera: np.ndarray) -> Var:
+def normals_towards_camera(shown: Var, camera: np.ndarray) -> Var:
     """Normals [H, W, 3] of the surface given by the depths, camera frame, towards the camera, times the opacity.
 
     Border pixels are 0. `camera` is `splat_project.camera_numbers`.

@@ -197,10 +197,10 @@ class Runner:
         checkpoint, entries = self.experiment.checkpoint, self.trainer.model.entries
         choice = chosen_chunk(self.trainer, checkpoint.state if checkpoint else {})
         if not choice.fits:
-            keys = self.experiment.conf.model.memory_keys
+            keys = ", ".join(f"model.{key}" for key in self.experiment.conf.model.sizes)
             self.log.warn(
                 f"train.ray_chunk = 1 exceeds train.memory_limit = {self.conf.memory_limit}: increase "
-                "train.memory_limit" + (f", or lower {keys}" if keys else "")
+                f"train.memory_limit, or lower {keys or 'train.batch_size'}"
             )
         self.trainer.ray_chunk = choice.chunk
         if choice.chunk < self.conf.batch_size:

@@ -58,19 +58,9 @@ class ModelConfig(Protocol):
         return 0
 
     @property
-    def sampled(self) -> str:
-        """The block whose n_importance `--mode plan` varies, since memory depends on it; "" if there is none."""
-        return ""
-
-    @property
     def sizes(self) -> tuple[str, ...]:
-        """The keys below `model` that the plan prints: numbers of samples, or of Gaussians."""
+        """The keys below `model` on which the memory of a step depends: numbers of samples, or of Gaussians."""
         return ()
-
-    @property
-    def memory_keys(self) -> str:
-        """The keys to lower if one entry of a batch does not fit, for messages."""
-        return ""
 
     def fitting(self, free: int, size: tuple[int, int]) -> str:
         """A line for `--mode plan`: how much of the model fits `free` bytes for images of (width, height); or ""."""

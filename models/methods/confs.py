@@ -85,19 +85,9 @@ class NeuSConfig(SurfaceConfig):
         return self.sampling.ray_numbers
 
     @property
-    def sampled(self) -> str:
-        """The published estimator, if it is selected."""
-        return NEUS_RENDERER if self.estimator == NEUS_RENDERER else ""
-
-    @property
     def sizes(self) -> tuple[str, ...]:
         """The keys of the estimator's block."""
         return tuple(f"{self.estimator}.{key}" for key in self.sampling.sizes)
-
-    @property
-    def memory_keys(self) -> str:
-        """The same, for messages."""
-        return f"model.{self.estimator}.{', '.join(self.sampling.sizes)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,9 +98,7 @@ class NeRFConfig(RadianceFieldConfig):
     nerf: NerfConfig | None = None  # None if `radiance_field` selects another block
     nerf_renderer: CoarseToFineConfig = CoarseToFineConfig()
     type: str = NERF
-    sampled = "nerf_renderer"
     sizes = ("nerf_renderer.n_samples", "nerf_renderer.n_importance")
-    memory_keys = "model.nerf_renderer.n_samples, n_importance"
 
     def check(self) -> None:
         """Raises ConfigError for networks whose inputs are not points (x, y, z) and view directions, and for

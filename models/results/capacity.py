@@ -42,7 +42,7 @@ def require_batch(conf: ExperimentConfig) -> None:
     each = PIXEL_BYTES + FLOAT_BYTES * conf.model.ray_numbers
     needed, free = count * each, available_bytes()
     if needed > free:
-        keys = f", or {conf.model.memory_keys}" if conf.model.memory_keys else ""
+        keys = f", or {', '.join(f'model.{key}' for key in conf.model.sizes)}" if conf.model.ray_numbers else ""
         raise UserError(
             f"train.batch_size = {count}: a step of that size needs {_gb(needed)} of memory, {_gb(free)} is free: "
             f"lower it{f' to {free // each}' if free > 2 * each else ''}{keys}"

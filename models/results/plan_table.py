@@ -15,7 +15,7 @@ import numpy as np
 
 from data.scenes.scene import Scene
 from models.checkpoints.measurements import measured
-from models.conf import ExperimentConfig
+from models.conf import MORE, ExperimentConfig
 from models.config.strict import ConfigError, check_limits
 from models.machine import backend, memory
 from models.machine.backend import jt
@@ -48,17 +48,26 @@ class PlanRow:
 
 
 def importance(conf: ModelConfig) -> int | None:
-    """The conf's n_importance; None if the model type has no such number."""
-    return getattr(conf, conf.sampled).n_importance if conf.sampled else None
+    """The conf's n_importance; None if the method has no such number."""
+    name = _sampled_block(conf)
+    return conf.block(name).n_importance if name else None
+
+
+def _sampled_block(conf: ModelConfig) -> str:
+    """The block with the key n_importance; "" if the method has none."""
+    return next((block for block, _, key in (size.partition(".") for size in conf.sizes) if key == IMPORTANCE), "")
 
 
 def variants(conf: ModelConfig) -> Iterator[ModelConfig]:
     """The conf with ascending values of n_importance, the fixed ones and its own, as far as they are allowed."""
-    if (own := importance(conf)) is None:
+    name, own = _sampled_block(conf), importance(conf)
+    if own is None:
         yield conf
         return
     for count in sorted({*IMPORTANCES, own}):
-        changed: Any = {conf.sampled: replace(getattr(conf, conf.sampled), n_importance=count)}
+        changed: Any = {name: replace(conf.block(name), n_importance=count)}
+        if not hasattr(conf, name):
+            changed = {MORE: {**vars(conf)[MORE], **changed}}
         with suppress(ConfigError):
             check_limits(variant := replace(conf, **changed))
             variant.check()

@@ -48,7 +48,6 @@ class GaussiansConfig(ModelConfig):
     needs_masks = False  # masks are used if there are any
     sees_from_within = True  # Gaussians are projected into each camera
     sizes = ("gaussians.first", "gaussians.most")
-    memory_keys = "model.gaussians.most"
 
     def check(self) -> None:
         """Raises ConfigError for inconsistent values."""

@@ -123,7 +123,7 @@ def find_nvcc() -> str | None:
 def sources() -> dict[str, Source]:
     """The source of each module of models/ops that has one for CUDA, by the name of its header."""
     found = {}
-    for module in pkgutil.iter_modules(models.ops.__path__, "models.ops."):
+    for module in pkgutil.walk_packages(models.ops.__path__, "models.ops."):
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, Source) and value.file(CUDA).exists() and value.header != ON_HOST:
                 found[Path(value.header).stem] = value

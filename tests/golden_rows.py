@@ -25,9 +25,9 @@ import numpy as np
 
 from models.machine import isa
 from models.machine.backend import jt
-from models.ops import splat_raster
-from models.ops.splat_project import camera_numbers, project_ellipsoids, project_surfels, shade_splats
-from models.ops.splat_raster import COLOR, DEPTH, NORMAL, OPACITY
+from models.ops.gaussians import splat_raster
+from models.ops.gaussians.splat_project import camera_numbers, project_ellipsoids, project_surfels, shade_splats
+from models.ops.gaussians.splat_raster import COLOR, DEPTH, NORMAL, OPACITY
 
 KEYS = {"in_means", "in_quats", "in_log_scales", "in_logit_opacities", "in_sh", "viewmat", "K"}
 INPUTS = ("means", "quats", "log_scales", "logit_opacities", "sh")

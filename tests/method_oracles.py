@@ -12,7 +12,7 @@ import itertools
 import numpy as np
 import oracles
 
-from models.ops.splat_project import camera_numbers
+from models.ops.gaussians.splat_project import camera_numbers
 
 PRIMES = (1, 2654435761, 805459861)
 BETA = 100.0

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 def operations():
     """Everything in the modules of models.ops."""
-    modules = [importlib.import_module(f"models.ops.{info.name}") for info in pkgutil.iter_modules(models.ops.__path__)]
+    modules = [importlib.import_module(info.name) for info in pkgutil.walk_packages(models.ops.__path__, "models.ops.")]
     return {f"{module.__name__}.{name}": value for module in modules for name, value in vars(module).items()}
 
 

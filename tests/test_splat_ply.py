@@ -9,7 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from models.checkpoints.splat_ply import encode, to_checkpoint
 from models.methods.gaussians.conf import SplatsConfig
-from models.ops.harmonics import functions, turning
+from models.ops.gaussians.harmonics import functions, turning
 from models.training.checkpoint import CheckpointError
 
 PUBLISHED = ["x", "y", "z", "nx", "ny", "nz", "f_dc_0", "f_dc_1", "f_dc_2", *(f"f_rest_{k}" for k in range(45))]

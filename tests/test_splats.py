@@ -15,12 +15,12 @@ from forms import FORMS as ALL_FORMS
 from method_oracles import camera, conics64, picture64, random_splats
 
 from models.machine.backend import jt
-from models.ops.picture_loss import picture_loss
+from models.ops.gaussians.picture_loss import picture_loss
+from models.ops.gaussians.splat_project import project_ellipsoids, project_surfels, shade_splats
+from models.ops.gaussians.splat_raster import FIRST, FRONT, HIT, NEAREST_HIT, OPACITY, SECOND, Look, Raster
+from models.ops.gaussians.splat_raster import composite_ellipsoids as of_ellipsoids
+from models.ops.gaussians.splat_raster import composite_surfels as of_surfels
 from models.ops.source import NATIVE, REFERENCE, use
-from models.ops.splat_project import project_ellipsoids, project_surfels, shade_splats
-from models.ops.splat_raster import FIRST, FRONT, HIT, NEAREST_HIT, OPACITY, SECOND, Look, Raster
-from models.ops.splat_raster import composite_ellipsoids as of_ellipsoids
-from models.ops.splat_raster import composite_surfels as of_surfels
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMS = {"ellipsoids": "gaussians_3d_small", "surfels": "gaussians_2d_small"}

@@ -17,7 +17,7 @@ from data.io.files import is_file, read_regular
 from data.io.untrusted import load_geometry
 from models.machine.available import available_bytes
 from models.methods.gaussians.conf import SURFELS, SplatsConfig
-from models.ops.harmonics import MOST_DEGREE, count_of, turning
+from models.ops.gaussians.harmonics import MOST_DEGREE, count_of, turning
 from models.training.checkpoint import MOMENTS, Checkpoint, CheckpointError
 
 PLY_SUFFIX = ".ply"

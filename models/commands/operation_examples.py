@@ -16,6 +16,9 @@ from models import ops
 from models.machine.backend import jt
 from models.ops.agreement import Agreement
 from models.ops.draw import Draw, Photographs
+from models.ops.gaussians.splat_project import camera_numbers, project_ellipsoids, project_surfels
+from models.ops.gaussians.splat_raster import Look, Raster
+from models.ops.gaussians.splat_wander import step_of
 from models.ops.grid_sdf import with_network
 from models.ops.hits import Hits, Tangent
 from models.ops.march import EMPTY, OCCUPIED, SOLID, PackedSamples, with_empty_boxes
@@ -24,9 +27,6 @@ from models.ops.outside import BEFORE, Outside
 from models.ops.patches import Patches
 from models.ops.sizes import FEATURES, ColorSizes, GridSizes, NerfSizes, SdfSizes, encoding_width, grid_sizes
 from models.ops.source import Kernel
-from models.ops.splat_project import camera_numbers, project_ellipsoids, project_surfels
-from models.ops.splat_raster import Look, Raster
-from models.ops.splat_wander import step_of
 from models.ops.update import AdamStep, Update
 from models.ops.upsample import NetworkDistance
 from models.structs import Var
@@ -124,7 +124,8 @@ class Example:
 @cache
 def kernels() -> dict[str, Kernel]:
     """Every operation of this package by name."""
-    modules = [importlib.import_module(f"{ops.__name__}.{entry.name}") for entry in pkgutil.iter_modules(ops.__path__)]
+    names = [entry.name for entry in pkgutil.walk_packages(ops.__path__, f"{ops.__name__}.")]
+    modules = [importlib.import_module(name) for name in names]
     return {
         name: value for module in modules for name, value in sorted(vars(module).items()) if isinstance(value, Kernel)
     }

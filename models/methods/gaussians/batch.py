@@ -11,7 +11,7 @@ from data.pixels import to_float
 from data.scenes.sampler import ViewSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt
-from models.ops.splat_project import camera_numbers
+from models.ops.gaussians.splat_project import camera_numbers
 from models.rendering.terms import masked_target
 from models.structs import Var
 

@@ -22,8 +22,8 @@ from models.methods.gaussians.picture import depth_of, rasterize, ray_view
 from models.methods.gaussians.splats import NAMES, Splats, first_points, from_points, require_seen
 from models.methods.gaussians.terms import LOSSES, RenderedPicture
 from models.methods.protocol import LevelSet, Model, Parameters
-from models.ops.splat_raster import COLOR
-from models.ops.splat_wander import step_of
+from models.ops.gaussians.splat_raster import COLOR
+from models.ops.gaussians.splat_wander import step_of
 from models.plan import TrainingPlan
 from models.rendering.conf import EXPOSURE, PhotographsConfig
 from models.rendering.loss_table import terms_of, weights_of

@@ -9,8 +9,8 @@ from models.machine.backend import jt
 from models.methods.gaussians.conf import SURFELS, SplatsConfig
 from models.methods.gaussians.splats import Splats
 from models.methods.gaussians.terms import normals_towards_camera
-from models.ops import splat_raster as raster
-from models.ops.splat_project import project_ellipsoids, project_surfels, shade_splats
+from models.ops.gaussians import splat_raster as raster
+from models.ops.gaussians.splat_project import project_ellipsoids, project_surfels, shade_splats
 from models.ops.volrend import SEEN_OPACITY
 from models.structs import RayView, Var
 
@@ -23,7 +23,7 @@ def rasterize(
     degree: int,
     background: np.ndarray | None,
 ) -> Var:
-    """The image [H, W, C], see `ops.splat_raster`.
+    """The image [H, W, C], see `ops.gaussians.splat_raster`.
 
     Args:
         numbers: of the camera, see `splat_project.camera_numbers`.

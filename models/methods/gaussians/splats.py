@@ -16,8 +16,8 @@ from data.scenes.scene import Scene
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.machine.backend import jt
 from models.methods.gaussians.conf import SplatsConfig
-from models.ops.harmonics import CONSTANT
-from models.ops.splat_wander import Wander, wander_splats
+from models.ops.gaussians.harmonics import CONSTANT
+from models.ops.gaussians.splat_wander import Wander, wander_splats
 
 HULL_CELLS = 64  # cells per side of the visual hull for the initialisation
 HULL_MARGIN = 0.02  # working-frame units

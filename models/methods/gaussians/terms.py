@@ -1,5 +1,5 @@
 """The losses of Gaussians: functions of a rendered photograph, in one table; those of surfels are of 2DGS, arXiv
-2403.17888, section 4.3. Images are [H, W, C], see `ops.splat_raster`.
+2403.17888, section 4.3. Images are [H, W, C], see `ops.gaussians.splat_raster`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import numpy as np
 from models.machine.backend import jt
 from models.methods.gaussians.batch import Picture
 from models.methods.gaussians.conf import SURFELS
-from models.ops.picture_loss import picture_loss
-from models.ops.splat_raster import DEPTH, FIRST, HIT, NORMAL, OPACITY, SECOND, SURFEL_CHANNELS
+from models.ops.gaussians.picture_loss import picture_loss
+from models.ops.gaussians.splat_raster import DEPTH, FIRST, HIT, NORMAL, OPACITY, SECOND, SURFEL_CHANNELS
 from models.rendering.loss_table import EXPOSURE, MASKS, Loss
 from models.rendering.terms import mask_term
 from models.structs import MASK_THRESHOLD, Term, Var

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from models.machine.backend import jt
-from models.ops.harmonics import functions
+from models.ops.gaussians.harmonics import functions
 from models.ops.source import Kernel, Source
 from models.structs import Var
 

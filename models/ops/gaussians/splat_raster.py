@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
+from models.ops.gaussians.splat_project import Ellipsoids, Surfels
 from models.ops.sizes import PAD
 from models.ops.source import Kernel, Source
-from models.ops.splat_project import Ellipsoids, Surfels
 from models.ops.volrend import exclusive_cumprod
 from models.structs import Var
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
+from models.ops.gaussians.splat_project import SHORTEST, rotations
 from models.ops.philox import BITS, PHILOX, philox
 from models.ops.source import Kernel, Source
-from models.ops.splat_project import SHORTEST, rotations
 from models.structs import Var
 
 GATE_SLOPE, GATE_MIDDLE = 100.0, 0.005  # of the opacity gate, as published

@@ -1,0 +1,1 @@
+"""Operations of Gaussians: projection, rasterisation, noise, and the loss of images."""

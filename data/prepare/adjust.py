@@ -52,25 +52,25 @@ def adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     return _done[key]
 
 
-def located(images: Sequence[PosedImage], given: ParsedScene, found: ParsedScene) -> tuple[PosedImage, ...]:
-    """Other images of the scene `found`, which `adjusted` made of `given`, with refined poses.
+def located(images: Sequence[PosedImage], given: ParsedScene, adjusted: ParsedScene) -> tuple[PosedImage, ...]:
+    """Other images of the scene `adjusted`, which the function `adjusted` made of `given`, with refined poses.
 
-    Each pose is fitted to points of the NEIGHBOURS nearest images of `found`, whose cameras are kept. A lens is that of
-    `found` if one of its images has the same, else as given. An image with too few matches keeps its pose.
+    Each pose is fitted to points of the NEIGHBOURS nearest images of `adjusted`, whose cameras are kept. A lens is that
+    of `adjusted` if one of its images has the same, else as given. An image with too few matches keeps its pose.
     """
-    pairs = zip(given.images, found.images, strict=True)
+    pairs = zip(given.images, adjusted.images, strict=True)
     lenses = {before.lens.key: after.lens for before, after in pairs if after is not before}
-    features = cache(lambda view: _extract_features(found.images[view]))
+    features = cache(lambda view: _extract_features(adjusted.images[view]))
     given_images = (replace(posed, lens=lenses.get(posed.lens.key, posed.lens)) for posed in images)
-    return tuple(_located(posed, found, features) for posed in given_images)
+    return tuple(_located(posed, adjusted, features) for posed in given_images)
 
 
-def _located(posed: PosedImage, found: ParsedScene, features: Callable[[int], ImageFeatures]) -> PosedImage:
-    """An image with its pose; `features` of the images of `found`, by index."""
-    poses = np.stack([*(one.c2w for one in found.images), posed.c2w])
+def _located(posed: PosedImage, adjusted: ParsedScene, features: Callable[[int], ImageFeatures]) -> PosedImage:
+    """An image with its pose; `features` of the images of `adjusted`, by index."""
+    poses = np.stack([*(one.c2w for one in adjusted.images), posed.c2w])
     near = [view for view, other in neighbour_pairs(poses, NEIGHBOURS) if other == len(poses) - 1]
     seen = [*map(features, near), _extract_features(posed)]
-    c2w, count = _apart(f"the photographs of {found.source}", locate, seen, matched(seen))
+    c2w, count = _apart(f"the photographs of {adjusted.source}", locate, seen, matched(seen))
     return posed if count < LEAST_SEEN else replace(posed, c2w=c2w)
 
 
@@ -115,20 +115,20 @@ def _digest(path: Path) -> bytes:
 def _adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
     """`adjusted` without the cache."""
     seen = [_extract_features(posed) for posed in parsed.images]
-    found = _apart(
+    fitted = _apart(
         f"the photographs of {parsed.source}",
         adjust,
         seen,
         matched(seen),
         refines_focal and len(seen) >= LEAST_FOR_FOCAL,
     )
-    if len(found.points.xyz) < LEAST_TRACKS or found.fit < LEAST_FIT:
+    if len(fitted.points.xyz) < LEAST_TRACKS or fitted.fit < LEAST_FIT:
         raise SceneError(
-            f"{parsed.source}: its cameras cannot be adjusted: only {len(found.points.xyz)} points, {found.fit:.0%} of "
-            f"the matched features, fit them ({LEAST_TRACKS} are needed, and {LEAST_FIT:.0%}); set "
+            f"{parsed.source}: its cameras cannot be adjusted: only {len(fitted.points.xyz)} points, {fitted.fit:.0%} "
+            f"of the matched features, fit them ({LEAST_TRACKS} are needed, and {LEAST_FIT:.0%}); set "
             "dataset.refine_cameras = none"
         )
-    change = np.abs(found.zoom - 1).max()
+    change = np.abs(fitted.zoom - 1).max()
     if change > MOST_FOCAL_CHANGE:
         raise SceneError(
             f"{parsed.source}: adjusting its cameras changes focal lengths by {change:.0%}, so the focal lengths or "
@@ -136,13 +136,13 @@ def _adjusted(parsed: ParsedScene, refines_focal: bool) -> ParsedScene:
         )
     posed_images = tuple(
         replace(posed, c2w=pose, lens=_zoomed(posed.lens, zoom)) if count >= LEAST_SEEN else posed
-        for posed, pose, zoom, count in zip(parsed.images, found.c2w, found.zoom, found.counts, strict=True)
+        for posed, pose, zoom, count in zip(parsed.images, fitted.c2w, fitted.zoom, fitted.counts, strict=True)
     )
-    notes = (*parsed.notes, *_notes(found))
-    if found.before > LOST:
-        notes = (*notes, f"the given cameras were off by {found.before:.0f} pixels: region and points are recomputed")
-        return replace(parsed, images=posed_images, points=found.points, scale_mat=None, region_mat=None, notes=notes)
-    kept = found.points if parsed.points is None else parsed.points
+    notes = (*parsed.notes, *_notes(fitted))
+    if fitted.before > LOST:
+        notes = (*notes, f"the given cameras were off by {fitted.before:.0f} pixels: region and points are recomputed")
+        return replace(parsed, images=posed_images, points=fitted.points, scale_mat=None, region_mat=None, notes=notes)
+    kept = fitted.points if parsed.points is None else parsed.points
     return replace(parsed, images=posed_images, points=kept, notes=notes)
 
 
@@ -162,14 +162,14 @@ def _zoomed(lens: Lens, zoom: np.ndarray) -> Lens:
     return replace(lens, intrinsics=intrinsics)
 
 
-def _notes(found: Adjusted) -> list[str]:
+def _notes(fitted: Adjusted) -> list[str]:
     """Notes for the log on the accuracy and on cameras that were not refined."""
     notes = [
-        f"cameras adjusted to {len(found.points.xyz)} points matched between photographs: median reprojection error "
-        f"{found.before:.2f} before and {found.after:.2f} after, in pixels of images {LARGEST_SIDE} wide; focal "
-        f"lengths changed by {np.abs(found.zoom - 1).max():.2%}"
+        f"cameras adjusted to {len(fitted.points.xyz)} points matched between photographs: median reprojection error "
+        f"{fitted.before:.2f} before and {fitted.after:.2f} after, in pixels of images {LARGEST_SIDE} wide; focal "
+        f"lengths changed by {np.abs(fitted.zoom - 1).max():.2%}"
     ]
-    few = np.flatnonzero(found.counts < LEAST_SEEN)
+    few = np.flatnonzero(fitted.counts < LEAST_SEEN)
     if len(few):
         notes.append(f"{len(few)} cameras have too few matches with others and are not adjusted: {few.tolist()}")
     return notes

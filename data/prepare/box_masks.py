@@ -69,13 +69,13 @@ def object_points(scene: Scene, boxes: Mapping[int, np.ndarray]) -> np.ndarray:
     return xyz[kept & near]
 
 
-def on_masks(scene: Scene, points: np.ndarray, found: Mapping[int, np.ndarray]) -> np.ndarray:
+def on_masks(scene: Scene, points: np.ndarray, rectangles: Mapping[int, np.ndarray]) -> np.ndarray:
     """The points [K, 3] that project onto the masks uint8 [H, W] of some views; all points if too few remain.
 
     Boxes contain the background, too, such as a wall, which in another view is beside the object.
     """
     kept = np.ones(len(points), bool)
-    for view, mask in found.items():
+    for view, mask in rectangles.items():
         shares = project(scene, view, points)
         is_shown = _is_in(shares, np.array([0.0, 0.0, 1.0, 1.0]))
         x, y = (np.where(is_shown, shares.T, 0.0) * np.array([scene.size(view)]).T).astype(int)
@@ -124,32 +124,32 @@ def around(scene: Scene, points: np.ndarray) -> Scene:
     c2w = scene.c2w.copy()
     c2w[:, :3, 3] = (c2w[:, :3, 3] - centre) / radius
     moved = scene.points and replace(scene.points, xyz=(scene.points.xyz - centre) / radius)
-    found = replace(scene, c2w=c2w, points=moved, scene_to_world=scene.scene_to_world @ place)
+    centred = replace(scene, c2w=c2w, points=moved, scene_to_world=scene.scene_to_world @ place)
     source = f"from {len(points)} SfM points in the boxes"
-    region = described_region(found.scene_to_world[:3, 3], radius_of(found), source)
+    region = described_region(centred.scene_to_world[:3, 3], radius_of(centred), source)
     others = (note for note in scene.notes if not note.startswith(SENTENCE))
-    return replace(found, notes=(region.how, *others))
+    return replace(centred, notes=(region.how, *others))
 
 
 def carried(scene: Scene, points: np.ndarray, boxes: Mapping[int, np.ndarray]) -> list[np.ndarray | None]:
     """A box [4] in pixels for each view: as drawn, else around the points [K, 3], else None if they are not visible."""
-    found: list[np.ndarray | None] = []
+    rectangles: list[np.ndarray | None] = []
     inner = _central(points)
     for view in range(scene.n_views):
         size = np.array(scene.size(view), dtype=np.float64)
         if view in boxes:
-            found.append(boxes[view] * np.tile(size, 2))
+            rectangles.append(boxes[view] * np.tile(size, 2))
             continue
         pixels = project(scene, view, inner) * size
         pixels = pixels[np.isfinite(pixels).all(axis=1)]
         if 2 * len(pixels) < len(inner):
-            found.append(None)  # most points are behind the camera
+            rectangles.append(None)  # most points are behind the camera
             continue
         low, high = pixels.min(axis=0), pixels.max(axis=0)
         margin = CARRIED_MARGIN * (high - low) + 1
         box = np.concatenate([np.clip(low - margin, 0, size), np.clip(high + margin, 0, size)])
-        found.append(box if (box[2:] - box[:2] >= 1).all() else None)
-    return found
+        rectangles.append(box if (box[2:] - box[:2] >= 1).all() else None)
+    return rectangles
 
 
 def project(scene: Scene, view: int, xyz: np.ndarray) -> np.ndarray:
@@ -187,27 +187,27 @@ def read_boxes(path: Path) -> list[Box]:
     content = read_object(path).get("boxes")
     if not isinstance(content, dict) or not content:
         raise UserError(f'{path}: holds no boxes; write {{"boxes": {{"IMG_1.jpg": [x0, y0, x1, y1]}}}}')
-    found = []
+    boxes = []
     for name, value in content.items():
         if not isinstance(value, list) or len(value) != 4:
             raise UserError(f"{path}: {name}: is {kind(value)} and must be four numbers, left, top, right, bottom")
-        found.append(Box(name, tuple(number(str(path), name, corner) for corner in value), str(path)))
-    return found
+        boxes.append(Box(name, tuple(number(str(path), name, corner) for corner in value), str(path)))
+    return boxes
 
 
 def boxes_of_flags(flags: Sequence[Sequence[str]]) -> list[Box]:
     """The boxes of `--box NAME X0 Y0 X1 Y1`; raises UserError for invalid numbers and two boxes of one image."""
-    found: list[Box] = []
+    boxes: list[Box] = []
     for flag in flags:
         try:
             name, left, top, right, bottom = flag
             corners = tuple(map(float, (left, top, right, bottom)))
         except ValueError as error:
             raise UserError(f"--box {' '.join(flag)}: give four numbers after the photograph's name") from error
-        if name in (box.name for box in found):
+        if name in (box.name for box in boxes):
             raise UserError(f"--box {name}: is given twice; give one rectangle for each photograph")
-        found.append(Box(name, corners, "--box"))
-    return found
+        boxes.append(Box(name, corners, "--box"))
+    return boxes
 
 
 def find_boxes(images: Path, target: Path, given: Sequence[Box], sources: Sequence[Path]) -> dict[str, np.ndarray]:

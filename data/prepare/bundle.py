@@ -93,10 +93,10 @@ def locate(report: Report, seen: Sequence[ImageFeatures], matches: Matches) -> t
     options = pycolmap.AbsolutePoseEstimationOptions()
     options.ransac.max_error, options.ransac.random_seed = LIMITS[-1], SEED
     camera = model.cameras[model.images[last + 1].camera_id]
-    found = pycolmap.estimate_and_refine_absolute_pose(pixels, xyz[is_placed], camera, options)
-    if found is None:
+    estimate = pycolmap.estimate_and_refine_absolute_pose(pixels, xyz[is_placed], camera, options)
+    if estimate is None:
         return seen[last].c2w, 0
-    return np.vstack([found["cam_from_world"].inverse().matrix(), [0, 0, 0, 1]]), int(found["num_inliers"])
+    return np.vstack([estimate["cam_from_world"].inverse().matrix(), [0, 0, 0, 1]]), int(estimate["num_inliers"])
 
 
 def _model(seen: Sequence[ImageFeatures], matches: Matches) -> tuple[Any, Any]:
@@ -126,15 +126,15 @@ def _model(seen: Sequence[ImageFeatures], matches: Matches) -> tuple[Any, Any]:
 
 def _lenses(lenses: Sequence[Lens]) -> tuple[np.ndarray, np.ndarray]:
     """fx, fy, cx, cy of each distinct lens [C, 4], and the index of the lens of each image [V]."""
-    found: list[np.ndarray] = []
+    distinct: list[np.ndarray] = []
     which = []
     for lens in lenses:
         own = lens.intrinsics[(0, 1, 0, 1), (0, 1, 2, 2)]
-        same = (index for index, other in enumerate(found) if np.allclose(own, other, rtol=SAME_LENS))
-        which.append(next(same, len(found)))
-        if which[-1] == len(found):
-            found.append(own)
-    return np.array(found), np.array(which)
+        same = (index for index, other in enumerate(distinct) if np.allclose(own, other, rtol=SAME_LENS))
+        which.append(next(same, len(distinct)))
+        if which[-1] == len(distinct):
+            distinct.append(own)
+    return np.array(distinct), np.array(which)
 
 
 def _triangulate(model: Any, graph: Any, limit: float) -> None:
@@ -172,13 +172,13 @@ def _fit(model: Any, graph: Any) -> float:
 
 def _points(model: Any, seen: Sequence[ImageFeatures]) -> SparsePoints:
     """The points of a model, with the colours of one of their features."""
-    found = list(model.points3D.values())
-    tracks = [[(element.image_id - 1, element.point2D_idx) for element in point.track.elements] for point in found]
+    points = list(model.points3D.values())
+    tracks = [[(element.image_id - 1, element.point2D_idx) for element in point.track.elements] for point in points]
     colors = [seen[track[0][0]].rgb[track[0][1]] for track in tracks]
     return SparsePoints(
-        np.array([point.xyz for point in found]).reshape(-1, 3),
+        np.array([point.xyz for point in points]).reshape(-1, 3),
         np.array([len({image for image, _ in track}) for track in tracks], np.int64),
-        np.array([point.error for point in found]),
+        np.array([point.error for point in points]),
         np.array(colors, np.uint8).reshape(-1, 3),
     )
 

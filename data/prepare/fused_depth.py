@@ -155,8 +155,8 @@ def swept(
     with ThreadPoolExecutor(min(MOST_THREADS, len(os.sched_getaffinity(0)))) as pool:
         chosen = [row[row >= 0] for row in sources]
         views, ranges = range(len(grey)), zip(near, far, strict=True)
-        found = pool.map(lambda view, ends: _depth(grey, small, view, chosen[view], *ends), views, ranges)
-        bar = Bar(found, desc="depth maps", total=len(grey), unit="photo", leave=False, disable=None)  # on a terminal
+        depths = pool.map(lambda view, ends: _depth(grey, small, view, chosen[view], *ends), views, ranges)
+        bar = Bar(depths, desc="depth maps", total=len(grey), unit="photo", leave=False, disable=None)  # on a terminal
         maps = DepthMaps(small, tuple(bar))
         return DepthMaps(small, tuple(pool.map(lambda view: _consistent(maps, view, chosen[view]), views)))
 

@@ -48,11 +48,11 @@ def located(parsed: ParsedScene, sources: Mapping[str, Path]) -> Located | None:
     their first fix, and those far from their cameras are left out.
     """
     paths = [sources.get(image.path.name) for image in parsed.images]
-    found = {view: place for view, path in enumerate(paths) if path is not None and (place := read_gps(path))}
-    views = [view for view, place in found.items() if any(place[:2])]
+    positions = {view: place for view, path in enumerate(paths) if path is not None and (place := read_gps(path))}
+    views = [view for view, place in positions.items() if any(place[:2])]
     if len(views) < LEAST_GPS:
         return None
-    theirs = east_north_up(np.array([found[view] for view in views]))
+    theirs = east_north_up(np.array([positions[view] for view in views]))
     ours = np.array([parsed.images[view].c2w[:3, 3] for view in views])
     if not np.ptp(ours, axis=0).any():
         return None
@@ -67,8 +67,8 @@ def located(parsed: ParsedScene, sources: Mapping[str, Path]) -> Located | None:
     least = math.sqrt(float(np.sum(spread[1:] ** 2)))  # of the spread about an axis
     tilt = residual / math.sqrt(3) / least if least else math.inf
     used = [view for view, is_kept in zip(views, kept, strict=True) if is_kept]
-    left_out = tuple(path.name for view, path in enumerate(paths) if path and view in found and view not in used)
-    places = np.array([found[view] for view in used])
+    left_out = tuple(path.name for view, path in enumerate(paths) if path and view in positions and view not in used)
+    places = np.array([positions[view] for view in used])
     return Located(turn, factor, residual / extent / math.sqrt(len(ours)), tilt, tuple(used), places, left_out)
 
 
@@ -112,12 +112,12 @@ def _earth() -> Any:
     return pycolmap.GPSTransform(pycolmap.GPSTransformEllipsoid.WGS84)
 
 
-def georeference(parsed: ParsedScene, found: Located) -> Reference:
+def georeference(parsed: ParsedScene, gps: Located) -> Reference:
     """The map grid of a scene: UTM on WGS 84, with the heights of the photographs."""
-    theirs, zone = _earth().ellipsoid_to_utm(found.places)
-    is_south = bool(found.places[0, 0] < 0.0)
+    theirs, zone = _earth().ellipsoid_to_utm(gps.places)
+    is_south = bool(gps.places[0, 0] < 0.0)
     middle = theirs.mean(axis=0)
-    ours = np.array([parsed.images[view].c2w[:3, 3] for view in found.views])
+    ours = np.array([parsed.images[view].c2w[:3, 3] for view in gps.views])
     turn, scale, shift = similarity(ours, theirs - middle)
     off = np.sqrt(np.mean((theirs - middle - scale * ours @ turn.T - shift) ** 2, axis=0))
     return Reference(
@@ -128,7 +128,7 @@ def georeference(parsed: ParsedScene, found: Located) -> Reference:
         scale=float(scale),
         accuracy=(float(math.hypot(*off[:2])), float(off[2])),
         photographs=len(ours),
-        left_out=found.left_out,
+        left_out=gps.left_out,
     )
 
 
@@ -137,8 +137,8 @@ def read_gps(path: Path) -> tuple[float, float, float] | None:
 
     The position of XMP takes precedence over that of EXIF.
     """
-    found = read_metadata(path)
-    tags, texts = found.gps, [tag.search(found.xmp) for tag in XMP_TAGS]
+    metadata = read_metadata(path)
+    tags, texts = metadata.gps, [tag.search(metadata.xmp) for tag in XMP_TAGS]
     try:
         if texts[0] and texts[1]:
             latitude, longitude = float(texts[0][1]), float(texts[1][1])

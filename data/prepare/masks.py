@@ -144,8 +144,8 @@ def _cut(image: np.ndarray, outlines: Sequence[np.ndarray]) -> np.ndarray:
     cv2.setRNGSeed(0)  # its colour clusters are initialised randomly
     models = np.zeros((1, 65)), np.zeros((1, 65))
     cv2.grabCut(small, labels, (0, 0, 0, 0), *models, GRABCUT_ROUNDS, cv2.GC_INIT_WITH_MASK)
-    found = np.where((labels == cv2.GC_FGD) | (labels == cv2.GC_PR_FGD), ON_OBJECT, 0).astype(np.uint8)
-    soft = cv2.resize(found, (width, height), interpolation=cv2.INTER_LINEAR)
+    mask = np.where((labels == cv2.GC_FGD) | (labels == cv2.GC_PR_FGD), ON_OBJECT, 0).astype(np.uint8)
+    soft = cv2.resize(mask, (width, height), interpolation=cv2.INTER_LINEAR)
     return np.where(soft > ON_OBJECT // 2, ON_OBJECT, 0).astype(np.uint8)
 
 
@@ -182,8 +182,8 @@ def cut_of(method: str, boxes: Mapping[str, np.ndarray], has_region: bool) -> Cu
 
 def cut_by_sphere(scene: Scene) -> Scene:
     """The scene with masks by GrabCut, initialised by the unit sphere; raises UserError if it fails."""
-    found = _each(scene, lambda view: grab_cut(scene.images[view], scene.intrinsics[view], scene.c2w[view]))
-    share = np.median([np.mean(mask > MASK_HALF) for mask in found])
+    masks = _each(scene, lambda view: grab_cut(scene.images[view], scene.intrinsics[view], scene.c2w[view]))
+    share = np.median([np.mean(mask > MASK_HALF) for mask in masks])
     if not LEAST_COVER <= share <= MOST_COVER:
         full = "the region of interest fills the photographs, so the background is unknown"
         empty = "the object in the region of interest has the same colours as its surroundings"
@@ -191,7 +191,7 @@ def cut_by_sphere(scene: Scene) -> Scene:
             f"--masks grabcut: {full if share > MOST_COVER else empty}; leave --masks out, use --masks box, or choose "
             "another --roi"
         )
-    return check_scene(replace(scene, masks=found))
+    return check_scene(replace(scene, masks=masks))
 
 
 def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool) -> Scene:
@@ -210,8 +210,8 @@ def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool
     def cut(view: int) -> np.ndarray:
         return own[view] if view in own else grab_cut_box(scene.images[view], carried[view])
 
-    found = _each(scene, cut)
-    if np.median([np.mean(mask > MASK_HALF) for mask in found]) < LEAST_COVER:
+    masks = _each(scene, cut)
+    if np.median([np.mean(mask > MASK_HALF) for mask in masks]) < LEAST_COVER:
         raise UserError(
             "--masks box: the object in the boxes has the same colours as its surroundings; give a folder of masks, "
             "or leave --masks out"
@@ -221,7 +221,7 @@ def cut_by_boxes(scene: Scene, boxes: Mapping[str, np.ndarray], has_region: bool
     if not has_region:
         scene = box_masks.around(scene, points)
         note = f"{note}, which also define the region of interest"
-    return check_scene(replace(scene, masks=found, notes=(*scene.notes, note, *doubts)), cameras_outside=False)
+    return check_scene(replace(scene, masks=masks, notes=(*scene.notes, note, *doubts)), cameras_outside=False)
 
 
 def _require_transfer(scene: Scene, points: np.ndarray, own: Mapping[int, np.ndarray]) -> None:
@@ -249,9 +249,9 @@ def _overlap(mask: np.ndarray, other: np.ndarray) -> float:
 
 def _each(scene: Scene, cut: Callable[[int], np.ndarray]) -> tuple[np.ndarray, ...]:
     """The masks of all views, with a progress bar."""
-    found = []
+    masks = []
     with Bar("masks", scene.n_views) as bar:
         for view in range(scene.n_views):
-            found.append(cut(view))
+            masks.append(cut(view))
             bar.update()
-    return tuple(found)
+    return tuple(masks)

@@ -110,7 +110,7 @@ def _prints(images: Sequence[PosedImage], quads: Sequence[Sighting]) -> list[lis
     Two sightings propose its corners; the proposal with which the most views agree is taken, and the next one is among
     the others.
     """
-    found, left = [], list(quads)
+    prints, left = [], list(quads)
     while len(left) >= LEAST_VIEWS:
         rays = [_straight(images[view], quad) for view, quad in left]
         best: list[int] = []
@@ -127,9 +127,9 @@ def _prints(images: Sequence[PosedImage], quads: Sequence[Sighting]) -> list[lis
             agreeing = {left[index][0]: int(index) for index in reversed(order)}  # the best one of each view
             best = max(best, list(agreeing.values()), key=len)
         if len(best) >= LEAST_VIEWS:
-            found.append([left[index] for index in sorted(best)])
+            prints.append([left[index] for index in sorted(best)])
         left = [quad for index, quad in enumerate(left) if index not in best and index > 0]
-    return found
+    return prints
 
 
 def _located(views: list[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, float]:
@@ -138,11 +138,11 @@ def _located(views: list[tuple[PosedImage, np.ndarray]]) -> tuple[np.ndarray, fl
     views: images with the corners [4, 2] in them. The error is infinite for fewer than LEAST_VIEWS.
     """
     while len(views) >= LEAST_VIEWS:
-        found = [triangulated([(image, quad[corner]) for image, quad in views]) for corner in range(4)]
-        errors = np.max([corner_errors for _, corner_errors in found], axis=0)
+        corners = [triangulated([(image, quad[corner]) for image, quad in views]) for corner in range(4)]
+        errors = np.max([corner_errors for _, corner_errors in corners], axis=0)
         worst = int(np.argmax(errors))
         if errors[worst] <= OUTLIER * np.median(errors):
-            return np.array([point for point, _ in found]), float(errors[worst])
+            return np.array([point for point, _ in corners]), float(errors[worst])
         views = views[:worst] + views[worst + 1 :]
     return np.full((4, 3), np.nan), np.inf
 
@@ -152,11 +152,11 @@ def find_markers(images: Sequence[PosedImage]) -> dict[int, list[Sighting]]:
     greys = [cv2.cvtColor(np.ascontiguousarray(rgb_of(read_image(image.path))), cv2.COLOR_RGB2GRAY) for image in images]
     probes = greys[:: max(1, len(greys) // PROBED)]
     name = max(DICTIONARIES, key=lambda one: sum(len(_detected(grey, one)) for grey in probes))
-    found: dict[int, list[Sighting]] = {}
+    sightings: dict[int, list[Sighting]] = {}
     for view, grey in enumerate(greys):
         for number, quad in _detected(grey, name):
-            found.setdefault(number, []).append((view, quad))
-    return found
+            sightings.setdefault(number, []).append((view, quad))
+    return sightings
 
 
 def _detected(grey: np.ndarray, name: str) -> list[tuple[int, np.ndarray]]:
@@ -275,7 +275,7 @@ def _sights(
     sizes: Mapping[str, tuple[int, int]],
 ) -> list[tuple[PosedImage, np.ndarray]]:
     """The images of two photographs and the pixels of one end of the length in them."""
-    found = []
+    sights = []
     for start in (0, 5):
         name = words[start]
         image = next((one for one in parsed.images if sources.get(one.path.name, one.path).name == name), None)
@@ -286,5 +286,5 @@ def _sights(
         stored = image.size or image.lens.size
         if whole is not None and stored is not None:
             pixel = (pixel + 0.5) * np.array(stored) / np.array(whole) - 0.5
-        found.append((image, pixel))
-    return found
+        sights.append((image, pixel))
+    return sights

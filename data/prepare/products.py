@@ -110,11 +110,11 @@ def _frame_notes(frame: WorldFrame | None) -> list[str]:
         f"metres, from {frame.scale_source}{error}" if frame.is_metric else "not known; --marker or --scale gives it"
     )
     grid = frame.reference
-    found = [f"up: z, from {frame.up_source}", f"unit: {scale}"]
+    notes = [f"up: z, from {frame.up_source}", f"unit: {scale}"]
     if grid is not None:
         off = f"{grid.accuracy[0]:.2g} m, heights {grid.accuracy[1]:.2g} m (RMS of {grid.photographs} positions)"
-        found.append(f"map grid: UTM zone {grid.zone}, {off}, see {REFERENCE_FILE}; --frame utm writes meshes in it")
-    return found
+        notes.append(f"map grid: UTM zone {grid.zone}, {off}, see {REFERENCE_FILE}; --frame utm writes meshes in it")
+    return notes
 
 
 def _mask_notes(scene: Scene) -> list[str]:
@@ -237,8 +237,8 @@ def require_free(target: Path, names: Iterable[str], made: Iterable[str]) -> Non
 
 def _candidates(target: Path) -> list[str]:
     """The existing files below `target` with names of this mode."""
-    found = [*target.glob("*"), *(path for folder in _FOLDERS for path in (target / folder).glob("*"))]
-    return [name for name in (path.relative_to(target).as_posix() for path in found) if _NAME.fullmatch(name)]
+    paths = [*target.glob("*"), *(path for folder in _FOLDERS for path in (target / folder).glob("*"))]
+    return [name for name in (path.relative_to(target).as_posix() for path in paths) if _NAME.fullmatch(name)]
 
 
 def require_apart(images: Path, mask_source: str, target: Path, work: str) -> None:

@@ -173,12 +173,12 @@ def noted(folder: Path, names: Iterable[str]) -> Noted:
     """Size and checksum of the files `names` of `folder` and of the files in the folders `names`; missing ones are
     omitted. Raises OSError for files that cannot be read.
     """
-    found: Noted = {}
+    sums: Noted = {}
     for name in names:
         inner = sorted(path for path in (folder / name).rglob("*") if path.is_file())
         for path in [folder / name] if (folder / name).is_file() else inner:
-            found[str(path.relative_to(folder))] = _size_and_sum(path)
-    return found
+            sums[str(path.relative_to(folder))] = _size_and_sum(path)
+    return sums
 
 
 def is_as_noted(path: Path, size_and_sum: object) -> bool:

@@ -68,8 +68,8 @@ def matched(seen: Sequence[ImageFeatures]) -> list[tuple[int, int, np.ndarray]]:
     """Pairs of images, neighbours by camera or in order, with the indices [M, 2] of their verified matches."""
     pairs = {(index, index + 1) for index in range(len(seen) - 1)}
     pairs |= set(neighbour_pairs(np.stack([one.c2w for one in seen]), NEIGHBOURS))
-    found = [(one, other, match_features(seen[one], seen[other])) for one, other in sorted(pairs)]
-    return [(one, other, rows) for one, other, rows in found if rows is not None]
+    matches = [(one, other, match_features(seen[one], seen[other])) for one, other in sorted(pairs)]
+    return [(one, other, rows) for one, other, rows in matches if rows is not None]
 
 
 def neighbour_pairs(c2w: np.ndarray, count: int) -> list[tuple[int, int]]:

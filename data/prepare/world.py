@@ -57,35 +57,35 @@ def world_frame(
     called = {frame.name: by_name[frame.source] for frame in frames if frame.source in by_name}
     shown = [image.path.name for image in parsed.images]
     sizes = {name: upright_size(called[name]) for name in shown if name in called} if known.length else {}
-    found = located(parsed, called)
-    stood = measured(upright(parsed, found), known, called, sizes, found)
-    grid = None if found is None else georeference(stood, found)
+    gps = located(parsed, called)
+    stood = measured(upright(parsed, gps), known, called, sizes, gps)
+    grid = None if gps is None else georeference(stood, gps)
     named = {frame.source: errors[frame.name] for frame in frames if frame.name in errors and frame.name in shown}
     stood = facing_views(stood, parse_roi(roi).centre if roi else None)
     without = tuple(frame.source for frame in frames if frame.name not in shown)
-    outliers = found.left_out if found else ()
+    outliers = gps.left_out if gps else ()
     noted = [f"GPS positions that do not fit the cameras are left out: {listed(outliers)}"] if outliers else []
     frame = replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without, reference=grid)
     frame = replace(frame, doubt=model.get("doubt", ""), notes=(*notes, *model.get("remarks", ()), *noted))
     return replace(stood, frame=frame, notes=(*stood.notes, *noted))
 
 
-def upright(parsed: ParsedScene, found: Located | None = None) -> ParsedScene:
+def upright(parsed: ParsedScene, gps: Located | None = None) -> ParsedScene:
     """The scene with the world frame rotated about its origin so that the z axis points up; `frame` says how.
 
-    By the GPS positions `found` if they determine it, the x axis then points east. A floor, and with coarse positions
+    By the GPS positions if they determine it, the x axis then points east. A floor, and with coarse positions
     also the cameras, give a finer direction, where it is within the error of the positions.
     """
     up, how = _seen_up(parsed)
     turn = np.eye(4)
-    if found is None or found.tilt > MOST_GPS_TILT:
+    if gps is None or gps.tilt > MOST_GPS_TILT:
         turn[:3, :3] = rotation_to_z(up)
         return transformed(parsed, turn, WorldFrame(up_source=how))
-    is_fine = how == FROM_FLOOR or found.tilt > FINE_GPS_TILT
-    up = found.turn @ up
-    if not is_fine or up[2] < np.cos(LIKELY * found.tilt):
-        up, how = np.array([0.0, 0.0, 1.0]), f"GPS positions of {len(found.views)} photographs"
-    turn[:3, :3] = rotation_to_z(up) @ found.turn
+    is_fine = how == FROM_FLOOR or gps.tilt > FINE_GPS_TILT
+    up = gps.turn @ up
+    if not is_fine or up[2] < np.cos(LIKELY * gps.tilt):
+        up, how = np.array([0.0, 0.0, 1.0]), f"GPS positions of {len(gps.views)} photographs"
+    turn[:3, :3] = rotation_to_z(up) @ gps.turn
     return transformed(parsed, turn, WorldFrame(up_source=how))
 
 

@@ -129,28 +129,28 @@ def with_centres(model: Any, reductions: Mapping[str, float]) -> Any | None:
         return None
     model.tear_down()
     model.update_point_3d_errors()
-    found = pycolmap.Reconstruction(model)
-    cameras = {image.camera_id: (found.cameras[image.camera_id], reductions[image.name]) for image in crops}
+    centred = pycolmap.Reconstruction(model)
+    cameras = {image.camera_id: (centred.cameras[image.camera_id], reductions[image.name]) for image in crops}
     config = pycolmap.BundleAdjustmentConfig()
-    for key in found.reg_image_ids():
+    for key in centred.reg_image_ids():
         config.add_image(key)
-    for key in found.cameras.keys() - cameras.keys():
+    for key in centred.cameras.keys() - cameras.keys():
         config.set_constant_cam_intrinsics(key)
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     for has_centres in (False, True):  # the lenses of images without their centres are off
         if has_centres:
-            pycolmap.create_default_bundle_adjuster(robust_options(), config, found).solve()
+            pycolmap.create_default_bundle_adjuster(robust_options(), config, centred).solve()
         lenses = [(camera.params[0] / reduction, camera.params[3]) for camera, reduction in cameras.values()]
         focal, radial = np.median(lenses, axis=0)
         for camera, reduction in cameras.values():
             camera.params = [focal * reduction, *camera.params[1:3], radial]
         options = robust_options(refine_focal_length=False, refine_extra_params=False, refine_principal_point=True)
-        pycolmap.create_default_bundle_adjuster(options, config, found).solve()
-    found.update_point_3d_errors()
+        pycolmap.create_default_bundle_adjuster(options, config, centred).solve()
+    centred.update_point_3d_errors()
     sizes = np.array([(camera.width, camera.height) for camera, _ in cameras.values()])
     shifts = np.array([camera.params[1:3] for camera, _ in cameras.values()]) - sizes / 2
     is_near = bool((np.abs(shifts) <= MOST_CROPPED * sizes.max(axis=1, keepdims=True)).all())
-    return found if is_near and median_error(found) <= LEAST_CENTRE_FALL * median_error(model) else None
+    return centred if is_near and median_error(centred) <= LEAST_CENTRE_FALL * median_error(model) else None
 
 
 def give_lenses(report: Report, database: str, lenses: Lenses) -> None:

@@ -197,8 +197,8 @@ def sequence_pairs(count: int) -> list[tuple[int, int]]:
     steps = [*range(1, NEIGHBOURS + 1)]
     while 2 * steps[-1] < count:
         steps.append(1 << steps[-1].bit_length())
-    found = {tuple(sorted((i, (i + step) % count))) for i in range(count) for step in steps}
-    return sorted((i, j) for i, j in found if i != j)
+    pairs = {tuple(sorted((i, (i + step) % count))) for i in range(count) for step in steps}
+    return sorted((i, j) for i, j in pairs if i != j)
 
 
 def similar_pairs(features: Sequence[np.ndarray]) -> list[tuple[int, int]]:
@@ -245,22 +245,22 @@ def components(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> li
     rows, columns = np.array(strong, dtype=int).reshape(-1, 2).T
     graph = coo_matrix((np.ones(len(rows)), (rows, columns)), shape=(len(names), len(names)))
     _, labels = connected_components(graph, directed=False)
-    found: dict[int, list[str]] = {}
+    parts: dict[int, list[str]] = {}
     for name, label in zip(names, labels, strict=True):
-        found.setdefault(int(label), []).append(name)
-    return sorted(found.values(), key=len, reverse=True)
+        parts.setdefault(int(label), []).append(name)
+    return sorted(parts.values(), key=len, reverse=True)
 
 
 def why_disconnected(names: Sequence[str], links: Mapping[tuple[str, str], int]) -> str:
     """Why images cannot be reconstructed together, as the start of a sentence."""
-    found = components(names, links)
-    largest, rest = found[0], [name for group in found[1:] for name in group]
+    parts = components(names, links)
+    largest, rest = parts[0], [name for group in parts[1:] for name in group]
     if len(largest) < 2:
         return f"none of the {len(names)} photographs has {ENOUGH_MATCHES} points in common with another"
     if not rest:
         weakest = min(links.items(), key=lambda item: item[1])[0]
         return f"the {len(names)} photographs overlap too little (least: {' and '.join(weakest)})"
-    others = [group for group in found[1:] if len(group) > 1]
+    others = [group for group in parts[1:] if len(group) > 1]
     if others:
         groups = "; ".join(listed(group) for group in (largest, *others))
         return f"the photographs form {1 + len(others)} groups with nothing in common: {groups}"

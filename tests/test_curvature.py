@@ -57,7 +57,7 @@ def term_of(field, lateral=0.2, outwards=1.0, step=0, weights=None):
     offsets = jt.array(np.arange(RAYS + 1, dtype=np.int32) * PER_RAY)
     samples = SimpleNamespace(positions=positions, directions=jt.array(directions), offsets=offsets)
     seen = SimpleNamespace(samples=samples, geometry=field.evaluate(positions), region_weights=jt.array(weights))
-    batch, generator = SimpleNamespace(step=STEP), lambda: np.random.default_rng((0, step))
+    batch, generator = SimpleNamespace(step_size=STEP), lambda: np.random.default_rng((0, step))
     sdf = BoundDistance(None, None, lambda points: field.evaluate(points).sdf)
     rendered = SimpleNamespace(rendering=seen, batch=batch, sdf=sdf, generator=generator)
     at = places[: RAYS * PER_RAY].reshape(RAYS, PER_RAY, 3)[:, 2]
@@ -85,7 +85,7 @@ def test_of_a_plane_and_of_what_holds_no_surface_it_is_zero():
     assert nothing.total.item() == nothing.count.item() == nothing.mean().item() == 0.0
     # In a part of a batch without samples there is no row to read, not even one whose value does not count.
     empty = SimpleNamespace(samples=SimpleNamespace(positions=jt.zeros((0, 3))))
-    part = SimpleNamespace(rendering=empty, batch=SimpleNamespace(step=[STEP]))
+    part = SimpleNamespace(rendering=empty, batch=SimpleNamespace(step_size=[STEP]))
     assert curvature(part).mean().item() == 0.0
 
 

@@ -92,12 +92,12 @@ def _steps(
 def _trainer(conf: ExperimentConfig) -> Any:
     """A trainer on the conf's scene."""
     from models.methods.registry import build_model, decide
-    from models.plan import Before
+    from models.plan import EarlierPlan
     from models.training.trainer import Trainer, generators
 
     initial, pixels, jitter = generators(conf.train.seed)
     scene = load_scene(conf.dataset, background(conf))
-    model = build_model(conf.model, conf.train, initial, decide(conf.model, conf.train, measured(scene), Before()))
+    model = build_model(conf.model, conf.train, initial, decide(conf.model, conf.train, measured(scene), EarlierPlan()))
     sampler = model.sampler(scene, conf.train.batch_size, pixels)
     model.begin()
     averaged = copy.deepcopy(model, {id(sampler): sampler}) if conf.train.ema_decay > 0 else None

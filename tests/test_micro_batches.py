@@ -94,7 +94,7 @@ def test_a_failed_allocation_halves_the_chunk_and_says_so_once(monkeypatch, capl
 
 @pytest.mark.parametrize(("error", "chunk"), [(RuntimeError("Wrong inputs arguments"), 64), (MemoryError(), 1)])
 def test_other_failures_and_one_ray_that_does_not_fit_are_errors(error, chunk, monkeypatch):
-    monkeypatch.setattr(GradientSum, "chunks", Mock(side_effect=error))
+    monkeypatch.setattr(GradientSum, "prepare_chunks", Mock(side_effect=error))
     trainer = trainer_of()
     with pytest.raises(type(error)):
         trainer.step()

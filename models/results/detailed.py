@@ -17,7 +17,6 @@ from data.prepare.load import load_grey
 from data.scenes.config import TEST
 from data.scenes.undistort import resized
 from models.checkpoints.scenes import background
-from models.conf import ExperimentConfig
 from models.mesh.details import detailed
 from models.mesh.grey_photographs import GreyPhotographs, cropped, reduction
 from models.results.experiment import Experiment, held_out_scene
@@ -56,27 +55,27 @@ def with_details(
     crop = partial(cropped, points=np.asarray(mesh.vertices)[:: max(1, len(mesh.vertices) // SHOWN)])
     pairs = load_grey(conf.dataset, scene, times, background(conf), scene.image_names, crop)
     cameras, images = zip(*pairs, strict=True)
-    found = detailed(mesh, GreyPhotographs(cameras, images), partial(parts, desc="details"))
-    words = f"{found.before:.3f} before, {found.after:.3f} after"
+    refined = detailed(mesh, GreyPhotographs(cameras, images), partial(parts, desc="details"))
+    words = f"{refined.before:.3f} before, {refined.after:.3f} after"
     size = "of full size" if times == 1 else f"of 1/{times} of the size"
-    if found.is_changed:
-        words = f"{len(found.mesh.vertices)} vertices as {scene.n_views} photographs {size} show them ({words})"
+    if refined.is_changed:
+        words = f"{len(refined.mesh.vertices)} vertices as {scene.n_views} photographs {size} show them ({words})"
     else:
         words = f"the mesh stays: photographs {size} agree no better on another one ({words})"
     log.info(f"details: {words}, in {time.perf_counter() - started:.0f} s")
-    if not found.is_changed:
+    if not refined.is_changed:
         return Delivered(mesh)
     test = held_out_scene(experiment, TEST)
-    scores = [photo_consistency(conf, scene, test, one) for one in (mesh, found.mesh)]
+    scores = [photo_consistency(conf, scene, test, one) for one in (mesh, refined.mesh)]
     before, after = (None if score is None else score.ncc for score in scores)
     if before is None or after is None:
-        return Delivered(found.mesh)
+        return Delivered(refined.mesh)
     is_better = after > before
     log.info(
         f"details: test photographs correlate across the mesh by {after:.3f}, without details {before:.3f}"
         + ("" if is_better else ": the mesh stays without")
     )
-    return Delivered(found.mesh, before, after) if is_better else Delivered(mesh)
+    return Delivered(refined.mesh, before, after) if is_better else Delivered(mesh)
 
 
 def compare(experiment: Experiment, mesh: trimesh.Trimesh, delivered: Delivered) -> None:

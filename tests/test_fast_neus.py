@@ -76,7 +76,7 @@ def test_samples_of_rays_beside_the_object_are_free(trainer):
     batch = trainer.sampler.next()
     objective, samples = trainer.model.objective(batch, None, 0), on_host(batch)
     beside = np.repeat(batch.mask[:, 0] <= 0.5, np.diff(samples.offsets))
-    distances = trainer.model.fields.sdf.at_weights().distance(batch.near.points).numpy()[: len(beside), 0]
+    distances = trainer.model.fields.sdf.bind().distance(batch.region.points).numpy()[: len(beside), 0]
     term = objective.terms["free"]
     assert term.count.item() == beside.sum() and 0 < beside.sum() < len(beside)
     assert term.total.item() == pytest.approx(np.maximum(-distances[beside].astype(float), 0).sum(), rel=1e-4)

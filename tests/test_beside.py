@@ -79,6 +79,18 @@ def test_a_folder_of_masks_among_the_photographs_is_used(tmp_path):
     assert "not used, as 1.jpg have none" in masks_beside(tmp_path, found)[1][0]
 
 
+def test_a_folder_of_masks_beside_images_is_used(tmp_path):
+    for name in ("images", "masks"):
+        (tmp_path / name).mkdir()
+    for number in range(3):
+        save(tmp_path / "images" / f"{number}.jpg", number)
+        write_image(tmp_path / "masks" / f"{number}.png", DISC)
+    photographs = tmp_path / "images"
+    assert masks_beside(photographs, find_photographs(photographs))[0] == str(tmp_path / "masks")
+    others = photographs.rename(tmp_path / "summer")
+    assert masks_beside(others, find_photographs(others)) == ("", ())
+
+
 def test_alpha_channels_are_masks_if_most_photographs_have_transparent_pixels(tmp_path):
     for number in range(3):
         save(tmp_path / f"{number}.png", number, alpha=DISC)

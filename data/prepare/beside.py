@@ -33,6 +33,7 @@ from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, find_images, hdr_not
 PREFERRED = (".jpg", ".jpeg", *HEIC_SUFFIXES, ".webp", ".tif", ".tiff", ".png")  # of files of equal size
 COLOURLESS = 16  # levels between the channels of a mask, which JPEG's compression causes
 SMALL, SAME_SHOT = (32, 32), 0.97  # pixels at which files of a shot are compared, and their least correlation
+IMAGE_FOLDERS = ("images", "image")
 EDITED = re.compile(r"^img_e(?=[0-9])")
 LEAST_SEEN = 2.0  # levels: standard deviation of what transparent pixels hide, if they hide anything
 
@@ -115,9 +116,12 @@ def _is_mask(path: Path) -> bool:
 def masks_beside(source: Path, found: Photographs) -> tuple[str, tuple[str, ...]]:
     """The folder of masks of the photographs of the folder `source` without --masks, "" for none, and a note on them.
 
-    They are beside the photographs, in a folder masks/ or mask/ there, or alpha channels with transparent pixels.
+    They are beside the photographs, in a folder masks/ or mask/ there or beside images/, or alpha channels with
+    transparent pixels.
     """
     count, names, folder = len(found.paths), [path.name for path in found.paths], masks_folder(source)
+    if folder is None and source.absolute().name.lower() in IMAGE_FOLDERS:
+        folder = masks_folder(source.absolute().parent)
     if found.masks:
         what = f"{listed([mask.name for mask in found.masks.values()])}: masks of {len(found.masks)} photographs"
         lack = [path.name for path in found.paths if path not in found.masks]

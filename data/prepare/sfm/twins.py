@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from data.cameras import mean_up
 from data.prepare.sfm.joining import Matched
 from data.prepare.walk import BESIDE, FIFTH, LEAST_TORN, distances, seam_length
 
@@ -77,13 +78,11 @@ def _turned(model: Any, pairs: Sequence[Matched]) -> list[Names]:
 
 def _one_sidedness(posed: Sequence[Any]) -> float:
     """The length of the mean horizontal view of images: 0 of a ring, 0.64 of its half, 1 in one direction."""
-    axes = np.array([image.cam_from_world().rotation.matrix() for image in posed])
-    up = -axes[:, 1].mean(axis=0)
-    up /= np.maximum(np.linalg.norm(up), np.finfo(float).tiny)
-    level = axes[:, 2] - np.outer(axes[:, 2] @ up, up)
-    return float(
-        np.linalg.norm(level.sum(axis=0)) / np.maximum(np.linalg.norm(level, axis=1).sum(), np.finfo(float).tiny)
-    )
+    poses = np.array([image.cam_from_world().inverse().matrix() for image in posed])
+    up, along = mean_up(poses), poses[:, :, 2]
+    level = along - np.outer(along @ up, up)
+    length = np.linalg.norm(level, axis=1).sum()
+    return float(np.linalg.norm(level.sum(axis=0)) / np.maximum(length, np.finfo(float).tiny))
 
 
 def _contradicting(

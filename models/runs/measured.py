@@ -42,21 +42,26 @@ COMPILED_STEPS, MOST_TIMED_STEPS = 32, 160
 
 @phase("compiling")
 def compile_step(trainer: Trainer) -> int:
-    """Compile the operations of a step together; returns their number. Leaves the trainer unchanged."""
+    """Compile the operations of this step and of the last one, which may have further losses, together; returns their
+    number. Leaves the trainer unchanged.
+    """
     optimizer, states = trainer.optimizer, trainer.random_states()
 
     def build() -> list[Var]:
         batch = trainer.sampler.next()
         noise = trainer.model.draw_noise(len(batch), np.random.default_rng(0))
-        objective = trainer.model.objective(batch, noise, trainer.finished_steps)
-        losses = losses_of(objective, {})
-        gradients = [value.stop_grad() for value in jt.grad(losses[TOTAL], optimizer.parameters)]
+        wanted = list[Var]()
+        for step in {trainer.finished_steps, trainer.conf.end_iter - 1}:
+            objective = trainer.model.objective(batch, noise, step)
+            losses = losses_of(objective, {})
+            gradients = [value.stop_grad() for value in jt.grad(losses[TOTAL], optimizer.parameters)]
+            wanted += [*gradients, *losses.values(), *objective.output.values()]
         seen, is_finite = readings(losses[TOTAL], gradients, optimizer.parameters)
         before = Update(optimizer.parameters, optimizer.exp_avg, optimizer.exp_avg_sq, is_finite)
         rates, settings = [0.0] * len(gradients), replace(optimizer.settings, steps=1)
         after = updated(before, gradients, rates, settings)
         update = [*after.parameters, *after.exp_avg, *after.exp_avg_sq, after.taken, *seen]
-        return [*update, *gradients, *losses.values(), *objective.output.values()]
+        return [*update, *wanted]
 
     count = compile_together(build, partial(progress, name="compiling"))
     trainer.set_random_states(states)

@@ -142,7 +142,8 @@ def _draw(
     chosen = np.sort(generator.permutation(len(windows))[:most_views])
     sizes = (windows[chosen, 2:] - windows[chosen, :2]).astype(np.float64)
     area = sizes.prod(axis=1)
-    view = np.sort(generator.choice(len(chosen), count, p=area / area.sum()))
+    shares = np.cumsum(area / area.sum())
+    view = np.searchsorted(shares / shares[-1], np.sort(generator.random(count)), side="right")  # `choice` checks more
     places = windows[chosen[view], :2] + (generator.random((count, 2)) * sizes[view]).astype(np.int64)
     return chosen[view].astype(np.int32), places[:, 0], places[:, 1]
 

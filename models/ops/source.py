@@ -38,8 +38,9 @@ _KERNEL = re.compile(r"^(template <.*>\n)?__global__ inline void (\w+)", re.MULT
 _UNUSED = "template <int Unused = 0> "
 _TYPES = {int: "int", bool: "int", float: "float", np.float64: "double"}
 Outputs = Sequence[Any]  # a shape each, of float32 numbers, or a shape and a dtype
+Typed = Sequence[tuple[tuple[int, ...], str]]  # a shape and a dtype each
 # Runs `function(layout, ...)` of a CUDA source, with outputs as Jittor's, at the next synchronisation.
-Emulator = Callable[["Source", str, Any, Sequence[tuple[tuple[int, ...], str]], Sequence[Var]], list[Var]]
+Emulator = Callable[["Source", str, Any, Typed, Sequence[Var]], list[Var]]
 # Inputs, outputs and cotangents of an operation -> the inputs of its gradient.
 Given = Callable[[list[Var], list[Var], list[Var]], list[Var]]
 _emulator: ContextVar[Emulator | None] = ContextVar("emulator", default=None)
@@ -96,8 +97,8 @@ class Kernel:
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The result of the selected form."""
-        form = self._native[device()] if self.is_native else self.reference
-        return form(*arguments, **named)
+        native = None if _form.get() == REFERENCE else self._native.get(device())
+        return (native or self.reference)(*arguments, **named)
 
 
 @dataclass(frozen=True, eq=False)  # each source is one object, found quickly among those that are compiled
@@ -133,7 +134,10 @@ class Source:
 
         It is compiled at its first use, once per function for any values of `layout`.
         """
-        outputs = _typed(outputs)
+        return self.launch(function, layout, _typed(outputs), inputs)
+
+    def launch(self, function: str, layout: Any, outputs: Typed, inputs: Sequence[Var]) -> list[Var]:
+        """The same, for shapes with their dtypes."""
         if (emulator := _emulator.get()) is not None:
             return emulator(self, function, layout, outputs, inputs)
         shapes, dtypes = [shape for shape, _ in outputs], [dtype for _, dtype in outputs]
@@ -197,7 +201,7 @@ def _code(source: Source, name: str, function: str, layout: str, inputs: int, ou
     return {f"{name}_header": f'#include "{file}"\n', f"{name}_src": line}
 
 
-def _typed(outputs: Outputs) -> list[tuple[tuple[int, ...], str]]:
+def _typed(outputs: Outputs) -> Typed:
     """Shape and dtype of each output."""
     return [
         (tuple(entry[0]), entry[1]) if isinstance(entry[-1], str) else (tuple(entry), "float32") for entry in outputs
@@ -217,7 +221,7 @@ class _Native(jt.Function):
         inputs = list(self.inputs)
         for index, value in zip(self.trained, values, strict=True):
             inputs[index] = value
-        results = self.source.call(self.name, self.layout, self.outputs, inputs)
+        results = self.source.launch(self.name, self.layout, self.outputs, inputs)
         pairs = zip(results, self.outputs, strict=True)
         results = [result if kind == "float32" else result.stop_grad() for result, (_, kind) in pairs]
         if self.given is not None:

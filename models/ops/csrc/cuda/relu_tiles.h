@@ -91,21 +91,22 @@ __global__ void __launch_bounds__(TILE_BOUND, 1) relu_bars_kernel(TileNet net, R
     if (rows <= 0) return;
     relu_layers<PRODUCTS>(tile, net, its, begin, rows, [](int, Sums &) {});
     fill_from(tile, tile.main, its.d_outputs.part(begin, rows), 0, net.layers[net.last].shape.outputs);
-    for (int l = net.last; l > 0; l--) {
+    for (int l = not_before(net.last); l > 0; l--) {
         const TileRows h = its.hidden.of(net, l - 1, begin, rows), bar = its.bars.of(net, l - 1, begin, rows);
         h.fetch();
         Sums sums = pulled<PRODUCTS>(tile, net.layers[l].main_turned, tile.column);
-        if (l == its.heads) {
+        if (not_before(l) == its.heads) {
             const TileRows density = its.d_density.part(begin, rows);
             const LayerShape &s = net.layers[l].shape;
             const float *weight = net.layers[net.last + 1].weight + s.main_from;
             add_outer(tile, sums, [&](int row) { return density.read(row, 0).x; },
                       [&](int column) { return column < s.main ? weight[column] : 0.f; });
         }
+        const bool is_linear = not_before(l) - 1 == its.heads;
         each_pair(tile, tile.column, sums, [&](int row, int column, float &a, float &b) {
             const float2 value = h.read(row, column);
-            if (l - 1 != its.heads && !(value.x > 0.f)) a = 0.f;
-            if (l - 1 != its.heads && !(value.y > 0.f)) b = 0.f;
+            if (!is_linear && !(value.x > 0.f)) a = 0.f;
+            if (!is_linear && !(value.y > 0.f)) b = 0.f;
         });
         write(tile, sums, bar);
         put(tile, sums);

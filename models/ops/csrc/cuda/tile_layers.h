@@ -83,14 +83,14 @@ __device__ inline void each_output(const Tile &tile, Sums &sums, const TileLayer
             for (int n = 0; n < 4; n++)
 #pragma unroll
                 for (int i = 0; i < 2; i++) {
-                    const int column = tile.column + 8 * n + 2 * (lane % 4) + i;
+                    const int column = not_before(tile.column) + 8 * n + 2 * (lane % 4) + i;
                     if (column < s.main) sum += sums.at[m][n][2 * j + i] * weight[s.main_from + column];
                 }
             sum = sum_of_four(sum);
             if (lane % 4 == 0) parts[threadIdx.x / LANES * OWN + 16 * m + 8 * j + lane / 4] = sum;
         }
     tile.together();
-    const int own = tile.thread_of_row(), row = tile.row + own;
+    const int own = tile.thread_of_row(), row = not_before(tile.row) + own;
     if (own >= OWN || row >= beside.rows) return;
     float sum = 0.f;
     for (int warp = 0; warp < tile.across(); warp++) sum += parts[(tile.first_warp() + warp) * OWN + own];

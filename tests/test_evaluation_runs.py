@@ -80,7 +80,8 @@ def test_points_alone_are_scored_in_radii_and_pixels(trained, tmp_path):
     assert found["psnr"] is None and found["chamfer"] is None
     assert 350 < found["points_scored"] < 420 and found["points_given"] == 500
     assert 0 < found["points_median"] < found["points_p90"] < 0.5 and 0 <= found["points_missing"] <= 1
-    assert found["points_median_px"] / found["points_median"] == pytest.approx(11.5, rel=0.2)  # focal length by distance
+    # focal length by distance
+    assert found["points_median_px"] / found["points_median"] == pytest.approx(11.5, rel=0.2)
 
 
 def test_the_dtu_protocol_is_scored_in_the_world(trained, tmp_path):

@@ -73,15 +73,15 @@ FLAG_MEANINGS = {
     "together by names, else by order": (
         "prepare、reconstruct：先前的场景名或场景文件夹，照片由同一组固定相机拍摄；照片与相机按文件名对应，否则按顺序"
     ),
+    "prepare, reconstruct: earlier case, or scene folder, whose lens took the photographs, kept constant": (
+        "prepare、reconstruct：先前的场景名或场景文件夹，照片由同一镜头拍摄；镜头参数保持不变"
+    ),
     "inspect: only measure the deviation of the mesh from this one, such as a CAD model, after rigid registration: "
     "inspect/deviation.ply, .png and .json": (
         "inspect：只测量网格与这个网格（例如 CAD 模型）的偏差，先做刚性配准；写出 inspect/deviation.ply、.png 和 .json"
     ),
     "inspect --compare: the reference is in the world frame; do not register": (
         "inspect --compare：参考网格已在世界坐标系中，不配准"
-    ),
-    "inspect --compare: unit of the reference, if the scale is known (default: mm for .stl, else m)": (
-        "inspect --compare：尺度已知时参考网格的单位（默认：.stl 为 mm，其他为 m）"
     ),
     "inspect --compare: in mm, or units of the scene without scale (default: 0.005 of the extent of the reference)": (
         "inspect --compare：公差，单位毫米，没有尺度时为场景单位（默认：参考网格尺寸的 0.5 %）"

@@ -21,7 +21,6 @@ COLOURS = VERTEX, TEXTURE, NONE = "vertex", "texture", "none"  # --colour
 # every camera and take a minute.
 NETWORK = "network"
 COLOUR, NORMALS, DEPTH, SHAPE, MESH = "colour", "normals", "depth", "shape", "mesh"  # --show
-UNITS = "mm", "m"  # --unit
 TEXTURE_SIZE = 2048  # texels per side; about thirty per triangle for 100,000 triangles
 ORBIT = "orbit"  # --path
 PUBLISHED_RESOLUTION = 512  # https://github.com/Totoro97/NeuS/blob/6e0a230/exp_runner.py, --mode validate_mesh
@@ -63,6 +62,7 @@ class PreparationRequest:
     scale: Sequence[str] = ()  # the words of --scale
     is_panorama: bool = False  # all photographs are equirectangular
     cameras: str = ""  # earlier case whose cameras took them; "" for none
+    lens: str = ""  # earlier case whose lens took them; "" for none
     overwrite: bool = False  # replace an existing scene
 
 
@@ -133,7 +133,6 @@ class DeviationRequest:
     """Options of the comparison of a mesh with a reference."""
 
     reference: Path
-    unit: str | None = limits(None, one_of=UNITS)  # of the reference; None: mm for .stl, else m
     in_place: bool = False  # it is in the world frame, and not registered
     tolerance: float | None = limits(None, above=0)  # mm, or units of the scene if its scale is not known
 

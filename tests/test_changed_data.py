@@ -8,9 +8,15 @@ import pytest
 from runs import ROOT
 
 from models.checkpoints.ours import StateError, check_state
-from models.checkpoints.scenes import require_not_trained_on, require_same_data, scene_state, training_scene
+from models.checkpoints.scenes import (
+    for_photographs,
+    require_not_trained_on,
+    require_same_data,
+    scene_state,
+    training_scene,
+)
 from models.conf import load_config
-from models.training.checkpoint import CheckpointError
+from models.training.checkpoint import Checkpoint, CheckpointError
 
 
 def demo(*keys):
@@ -69,3 +75,24 @@ def test_photographs_trained_on_are_no_test_photographs(scene):
 def test_damaged_numbers_of_a_scene_are_refused(value):
     with pytest.raises(StateError, match="the data in its state is invalid"):
         check_state({"data": value})
+
+
+def test_more_photographs_keep_the_exposure_of_those_trained_on(scene):
+    """Photographs 0 to 5 without 2 are trained on; then 5, 0, 2 and 3 are there."""
+    some = replace_views(scene, [0, 1, 3, 4, 5])
+    affine = np.arange(5 * 12, dtype=np.float32).reshape(5, 12)
+    moments = {kind: {"exposure.affine": affine + 1} for kind in ("exp_avg", "exp_avg_sq")}
+    state = check_state(scene_state(some)) | {"sampler": {}, "jitter": {}, "seconds": 1.0}
+    trained = Checkpoint(7, {"exposure": {"affine": affine}, "other": {}}, moments, 7, state)
+    found = for_photographs(trained, replace_views(scene, [5, 0, 2, 3]))
+    expected = np.stack([affine[4], affine[0], np.zeros(12), affine[2]])
+    assert np.array_equal(found.tensors["exposure"]["affine"], expected) and found.tensors["other"] == {}
+    assert found.moments["exp_avg"]["exposure.affine"][2].max() == 0 and found.state.keys().isdisjoint(
+        {"sampler", "jitter"}
+    )
+    assert for_photographs(trained, some) is trained
+
+
+def replace_views(scene, views):
+    chosen = {name: tuple(getattr(scene, name)[view] for view in views) for name in ("images", "masks", "image_names")}
+    return replace(scene, **chosen, c2w=scene.c2w[views], intrinsics=scene.intrinsics[views])

@@ -41,12 +41,13 @@ def scanned(model):
 def test_a_turned_scan_is_registered_and_its_excess_is_measured_in_millimetres(tmp_path):
     model = part()
     model.export(tmp_path / "cad.stl")
+    model.copy().apply_scale(1e-3).export(tmp_path / "metres.ply")
     scanned(model).export(tmp_path / "mesh.ply")
     found = compare(DeviationRequest(tmp_path / "cad.stl", tolerance=0.2), tmp_path / "mesh.ply", METRIC, tmp_path)
     assert found.unit == "mm" and found.mean == pytest.approx(0.3, abs=0.05) and found.rms < 0.36
     assert found.within < 0.2 and 0.0 <= found.covered < 0.2
     assert found.scale_error == pytest.approx(0.002 * np.linalg.norm(model.extents))
-    wide = compare(DeviationRequest(tmp_path / "cad.stl", tolerance=0.5), tmp_path / "mesh.ply", METRIC, tmp_path)
+    wide = compare(DeviationRequest(tmp_path / "metres.ply", tolerance=0.5), tmp_path / "mesh.ply", METRIC, tmp_path)
     underside = 30 * 40 / model.area
     assert wide.within > 0.98 and wide.covered == pytest.approx(1 - underside, abs=0.05)
     assert read_image(tmp_path / OUTPUTS[1]).shape == (420, 1260, 3)
@@ -83,11 +84,10 @@ def test_what_cannot_be_compared_is_refused_with_the_way_out(tmp_path):
     model = part()
     model.export(tmp_path / "cad.ply")
     scanned(model).export(tmp_path / "mesh.ply")
-    assert refused(tmp_path).endswith("times that of the mesh; pass --unit mm")
     assert "--marker or --scale" in refused(tmp_path, frame=None)
-    assert "leave --in_place out" in refused(tmp_path, unit="mm", in_place=True)
+    assert "leave --in_place out" in refused(tmp_path, in_place=True)
     trimesh.creation.cylinder(2.0, 150.0).export(tmp_path / "cad.ply")
-    assert "do not show one object; remove what surrounds" in refused(tmp_path, unit="mm")
+    assert "do not show one object; remove what surrounds" in refused(tmp_path)
     (tmp_path / "cad.ply").unlink()
     assert "no such mesh file" in refused(tmp_path)
     assert not any((tmp_path / name).exists() for name in OUTPUTS)

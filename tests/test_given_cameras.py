@@ -4,7 +4,10 @@ import shutil
 
 import numpy as np
 from preparations import forbid, lines_of, read, refuse
+from rendered_photographs import FOCAL, HEIGHT, WIDTH, poses, write_photographs
 from synthetic_scene import draw_sphere, save, write_scene
+
+from data.scenes.readers.neus import camera_matrices
 
 SIZE = (96, 128)  # height, width
 
@@ -74,4 +77,36 @@ def test_cameras_of_a_prepared_case_are_those_of_its_photographs(copied_scene):
     assert np.allclose(*world, atol=1e-5)
     assert np.allclose(before.intrinsics, again.intrinsics, rtol=1e-4)
     shutil.rmtree(copied_scene / "scene/prepare")
-    refuse("is damaged or missing, which has the lenses", copied_scene, target=copied_scene / "third", cameras="scene")
+    refuse(
+        "is damaged or missing, which has lenses and poses",
+        copied_scene,
+        target=copied_scene / "third",
+        cameras="scene",
+    )
+
+
+def calibrated(folder, focal):
+    """A scene folder of photographs by a lens of this focal length."""
+    write_photographs(folder / "earlier/image", 3, seed=2)
+    intrinsics = np.array([[focal, 0, (WIDTH - 1) / 2], [0, focal, (HEIGHT - 1) / 2], [0, 0, 1.0]])
+    matrices = camera_matrices(np.array([intrinsics] * 3), poses(3), np.eye(4))
+    np.savez(folder / "earlier/cameras_sphere.npz", **matrices)
+
+
+def test_the_lens_of_an_earlier_case_is_kept_constant(tmp_path):
+    calibrated(tmp_path, FOCAL)
+    truth = write_photographs(tmp_path / "photos", 5)
+    lines_of(tmp_path, lens="earlier")
+    written = read(tmp_path / "scene")
+    assert np.allclose(written.intrinsics[:, :2, :2], FOCAL * np.eye(2), rtol=1e-5)
+    assert np.allclose(relative(written.c2w)[:, :3, 3], relative(truth)[:, :3, 3], atol=0.01)
+
+
+def test_another_focal_length_than_that_of_the_lens_is_refused_with_a_figure(tmp_path):
+    calibrated(tmp_path, 0.85 * FOCAL)
+    write_photographs(tmp_path / "photos", 5)
+    refuse(
+        r"--lens: the photographs fit a focal length \+1\d\.\d% off, with a reprojection error of",
+        tmp_path,
+        lens="earlier",
+    )

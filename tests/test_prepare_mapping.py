@@ -48,7 +48,7 @@ def database(tmp_path):
 
 def test_halves_with_few_common_matches_become_one_model(database, tmp_path):
     events = []
-    found = mapping.reconstruct(events.append, database[0], str(tmp_path), str(tmp_path / "sparse"), 1, {})
+    found = mapping.reconstruct(events.append, database[0], str(tmp_path), str(tmp_path / "sparse"), 1, {}, False)
     assert found["tried"] == {mapping.INCREMENTAL: HALF, mapping.GLOBAL: 2 * HALF}
     assert found["mapper"] == mapping.GLOBAL and not found["doubtful"]
     (model,) = found["models"]
@@ -68,7 +68,7 @@ def accuracy(model, true):
 
 def test_models_that_the_global_mapper_does_not_unite_are_joined(database, tmp_path, monkeypatch):
     monkeypatch.setattr(mapping, "_global", lambda *given: {})
-    found = mapping.reconstruct(lambda event: None, database[0], str(tmp_path), str(tmp_path / "sparse"), 1, {})
+    found = mapping.reconstruct(lambda event: None, database[0], str(tmp_path), str(tmp_path / "sparse"), 1, {}, False)
     assert found["mapper"] == mapping.JOINED and found["tried"][mapping.JOINED] == 2 * HALF
     assert len(found["models"][0]["names"]) == 2 * HALF and not found["doubtful"]
     written = pycolmap.Reconstruction(str(tmp_path / "sparse" / found["models"][0]["folder"]))
@@ -84,9 +84,9 @@ def test_models_that_share_photographs_are_joined_and_others_are_not(database, t
             part.deregister_frame(frame)
         part.transform(pycolmap.Sim3d(size, pycolmap.Rotation3d(np.array([0.0, size, 0.0])), np.ones(3)))
         parts.append(part)
-    whole = joining.joined(parts, [], path, str(tmp_path), 1)
+    whole = joining.joined(parts, [], path, str(tmp_path), 1, False)
     assert whole.num_reg_images() == 13 and accuracy(whole, true) < 1e-3
-    assert joining.joined(parts[:2], [], path, str(tmp_path), 1) is None
+    assert joining.joined(parts[:2], [], path, str(tmp_path), 1, False) is None
 
 
 def test_photographs_without_a_camera_are_tried_with_more_features(tmp_path):

@@ -30,6 +30,7 @@ class Links:
 
     def __init__(self, monkeypatch):
         self.refusal, self.started_at, self.lengths = None, [], []  # the last two: of each training
+        self.beginnings = []  # the checkpoint given to each training
         self.stops_before, self.finishes = 0, 0  # how many trainings end without a step, and how many are complete
         monkeypatch.setattr(functions, "prepare", self.prepare)
         monkeypatch.setattr(functions, "inspect", lambda conf: ())
@@ -50,6 +51,7 @@ class Links:
 
     def train(self, conf, **options):
         self.lengths.append(conf.train.end_iter)
+        self.beginnings.append(options.get("checkpoint"))
         found = latest_checkpoint(CHECKPOINTS, pytest.fail)
         self.started_at.append(found.step if found else 0)
         if self.stops_before > 0:
@@ -135,6 +137,31 @@ def test_the_earlier_checkpoints_go_once_the_new_training_is_done(links, monkeyp
     settle(settings={"train.end_iter": "99"})
     assert call() == EXIT_DONE and steps(CHECKPOINTS / EARLIER) == [10]
     assert "contains checkpoints of an earlier training; remove them" in capsys.readouterr().out
+
+
+def test_more_photographs_go_on_from_the_checkpoint_with_the_groups_of_the_others(links, monkeypatch, capsys):
+    monkeypatch.setattr(reconstruction, "_conclude", lambda *given: None)
+    before = [f"{number}.jpg" for number in range(20)]
+    now = [name for name in before if name not in ("3.jpg", "8.jpg")] + [f"more_{number}.jpg" for number in range(9)]
+    settings = {"train.end_iter": "900", "dataset.test_every": "8", "dataset.validation_views": "[4, 8]"}
+    settle(settings=settings, is_finished=True, photographs=before)
+    save_checkpoint(CHECKPOINTS, make_checkpoint(900))
+    links.prepare(None, "photos", True)
+    named = {f"{view:03d}.png": name for view, name in enumerate(now)}
+    (SCENE / "frame.json").write_text(json.dumps({"up_source": "", "photographs": named}))
+    words = ["--mode", "reconstruct", "--images", "photos"]
+    links.stops_before = 1
+    assert exp_runner.main(words) == EXIT_OF_SIGNAL + 15, "before the first checkpoint"
+    assert steps() == [] and steps(CHECKPOINTS / EARLIER) == [900]
+    links.finishes = 9
+    assert exp_runner.main(words) == EXIT_DONE
+    assert links.beginnings == [CHECKPOINTS / EARLIER / "ckpt_000900.safetensors"] * 2 and links.lengths == [1200, 1200]
+    plan = json.loads(PLAN.read_text())
+    test = [now.index(name) for name in ("0.jpg", "16.jpg", "more_0.jpg", "more_8.jpg")]
+    assert json.loads(plan["settings"]["dataset.test_views"]) == test
+    assert json.loads(plan["settings"]["dataset.validation_views"]) == [now.index("4.jpg")]
+    assert "dataset.test_every" not in plan["settings"] and plan["photographs"] == now
+    assert "27 photographs instead of 20: the training goes on, train.end_iter = 1200" in capsys.readouterr().out
 
 
 def test_a_plan_sets_its_own_keys_alone_and_of_other_types_it_is_damaged(links, capsys, tmp_path):

@@ -49,6 +49,7 @@ class Frame:
     remarks: Sequence[str] = ()  # how the photograph was read, and what is wrong with it
     is_cropped: bool = False  # by EXIF: its principal point is its own
     reduction: float = 1.0  # of its size, relative to the photograph's
+    lens: str = ""  # COLMAP's camera model and its parameters, if the lens is known and constant
 
 
 @dataclass(frozen=True)
@@ -58,26 +59,32 @@ class Group:
     names: tuple[str, ...]
     size: tuple[int, int]  # (width, height)
     focal: float | None  # pixels
+    lens: str = ""  # as of `Frame`
 
 
-def copy_images(images: Sequence[Path], folder: Path, bar: Bar, is_panorama: bool = False) -> list[dict[str, object]]:
+def copy_images(
+    images: Sequence[Path], folder: Path, bar: Bar, is_panorama: bool = False, numbers: Sequence[int] | None = None
+) -> list[dict[str, object]]:
     """Copy each image into `folder`: unchanged if possible, else converted to upright 8-bit RGB PNG.
+
+    `numbers`: those in the names of the copies; None: 0, 1, ...
 
     Panoramas, by their tag or all of them, are cut into views. Returns the `Frame`s as dictionaries. Raises ImageError
     for a file that cannot be decoded, UserError for a copy that cannot be written and for an incomplete panorama.
     """
     folder.mkdir(parents=True, exist_ok=True)
     frames, deep = list[list[Frame]](), dict[int, Levels]()
+    names = range(len(images)) if numbers is None else numbers
     for number, path in enumerate(images):
         pixels = read_source_image(path)
         if pixels.dtype == np.uint16:
             deep[number] = levels_of(pixels)
-        frames.append(_copied(pixels, path, folder, number, is_panorama))
+        frames.append(_copied(pixels, path, folder, names[number], is_panorama))
         bar.update()
     if levels := small_range(deep.values()):
         for number in deep:
             pixels = stretched(read_source_image(images[number]), levels)
-            again = _copied(pixels, images[number], folder, number, is_panorama)
+            again = _copied(pixels, images[number], folder, names[number], is_panorama)
             frames[number] = [replace(frame, remarks=(*frame.remarks, range_words(levels))) for frame in again]
     return [asdict(frame) for frame in itertools.chain.from_iterable(frames)]
 
@@ -148,11 +155,17 @@ def _uncropped_size(path: Path, size: tuple[int, int]) -> tuple[int, int] | None
 
 def groups(frames: Iterable[Frame]) -> list[Group]:
     """The frames grouped by camera: frames of equal size and focal length share one, a cropped one has its own."""
-    by_camera: dict[tuple[int, int, float | None, str], list[str]] = {}
+    by_camera: dict[tuple[int, int, float | None, str, str], list[str]] = {}
     for frame in frames:
-        key = (frame.width, frame.height, frame.focal and round(frame.focal, 1), frame.name * frame.is_cropped)
+        key = (
+            frame.width,
+            frame.height,
+            frame.focal and round(frame.focal, 1),
+            frame.name * frame.is_cropped,
+            frame.lens,
+        )
         by_camera.setdefault(key, []).append(frame.name)
-    return [Group(tuple(names), (key[0], key[1]), key[2] or None) for key, names in by_camera.items()]
+    return [Group(tuple(names), (key[0], key[1]), key[2] or None, key[4]) for key, names in by_camera.items()]
 
 
 def describe(cameras: Sequence[Group]) -> str:

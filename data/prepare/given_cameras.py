@@ -27,7 +27,7 @@ from data.scenes.config import DatasetConfig
 from data.scenes.frustum import Cameras
 from data.scenes.readers import READERS, recognise
 from data.scenes.readers.colmap import read_colmap
-from data.scenes.readers.neus import CAMERA_FILE
+from data.scenes.readers.neus import CAMERA_FILE, read_neus
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 from data.scenes.visual_hull import masked_views, visual_hull
@@ -51,7 +51,32 @@ class GivenCameras:
         return [list(self.images), poses, lenses]
 
 
-def read_given(name: str, beside: Path, work: str) -> GivenCameras:
+def with_lenses(frames: Sequence[Frame], given: GivenCameras) -> list[Frame]:
+    """The frames with the lens of the earlier case, if it has one; else that of the photograph of the same name.
+
+    Raises UserError if it has several and no such photograph, or photographs of another shape.
+    """
+    images = list(given.images.values())
+    first = images[0].lens
+    has_one = all(
+        image.lens.distortion == first.distortion and np.allclose(image.lens.intrinsics, first.intrinsics, rtol=1e-6)
+        for image in images
+    )
+    without = [frame.source for frame in frames if Path(frame.source).stem.lower() not in given.images]
+    if without and not has_one:
+        raise UserError(
+            f"--lens {given.folder}: has several lenses, and none for {listed(without)}; name each photograph as an "
+            "earlier one of its lens"
+        )
+    found = []
+    for frame in frames:
+        image = images[0] if has_one else given.images[Path(frame.source).stem.lower()]
+        model, _, _, *parameters = _camera_line(_fitted(image, frame, given), (frame.width, frame.height)).split()
+        found.append(replace(frame, lens=" ".join([model, *parameters])))
+    return found
+
+
+def read_given(flag: str, name: str, beside: Path, work: str) -> GivenCameras:
     """The cameras of the scene folder `name`, or of the case of that name in the folder `beside`.
 
     A scene that `--mode prepare` wrote has undistorted photographs; the lenses are then those of its work folder
@@ -59,38 +84,45 @@ def read_given(name: str, beside: Path, work: str) -> GivenCameras:
     """
     folder = Path(name) if Path(name).is_dir() else beside / name
     if not folder.is_dir():
-        raise UserError(f"--cameras {name}: is no folder, and no case in {beside}; name an earlier case or its folder")
+        raise UserError(f"{flag} {name}: is no folder, and no case in {beside}; name an earlier case or its folder")
     conf = DatasetConfig(str(folder), CAMERA_FILE, CAMERA_FILE)
     parsed = READERS[recognise(folder)].read(folder, conf)
     photographs = {} if parsed.frame is None else parsed.frame.photographs
     called = {photographs.get(image.path.name, image.path.name): image for image in parsed.images}
     if parsed.frame is not None:
-        called = _distorted(folder / work, called, conf)
+        model, change, _ = to_world(folder / work, folder)
+        called = {image.path.name: image for image in transformed(model, change, WorldFrame("")).images}
     by_stem = {Path(source).stem.lower(): image for source, image in called.items()}
     if len(by_stem) < len(called):
-        raise UserError(f"--cameras {name}: photographs of {folder} differ only in their suffixes; rename them")
+        raise UserError(f"{flag} {name}: photographs of {folder} differ only in their suffixes; rename them")
     return GivenCameras(folder, by_stem, parsed.frame)
 
 
-def _distorted(work: Path, undistorted: dict[str, PosedImage], conf: DatasetConfig) -> dict[str, PosedImage]:
-    """The images of the work folder by photograph, with their lenses, in the world frame of the `undistorted` ones."""
+def to_world(work: Path, target: Path) -> tuple[ParsedScene, np.ndarray, np.ndarray]:
+    """The model of the work folder of the scene `target`, and two matrices [4, 4]: to the world frame of the scene from
+    that of the model, and from the unit sphere.
+
+    The images are those with a camera in both, with the names of their photographs. Raises UserError if one is damaged.
+    """
+    conf = DatasetConfig(str(target), CAMERA_FILE, CAMERA_FILE)
+    scene = read_neus(target, conf)
+    photographs = {} if scene.frame is None else scene.frame.photographs
+    there = {photographs.get(image.path.name): image.c2w for image in scene.images}
     try:
         rows = read_object(work / "photographs.json")["result"]
         sources = {str(row["name"]): str(row["source"]) for row in rows}
         model = read_colmap(work, conf)
-        named = {sources[image.path.name]: image for image in model.images}
+        images = [
+            replace(image, path=Path(sources[image.path.name]), size=image_size(image.path)) for image in model.images
+        ]
     except (SceneError, *INVALID, OSError) as error:
-        raise UserError(
-            f"{work}: is damaged or missing, which has the lenses of the photographs; prepare {work.parent} again"
-        ) from error
-    common = sorted(named.keys() & undistorted.keys())
-    turn, scale, shift = similarity(
-        *(np.array([one[key].c2w[:3, 3] for key in common]) for one in (named, undistorted))
-    )
+        raise UserError(f"{work}: is damaged or missing, which has lenses and poses; prepare {target} again") from error
+    images = [image for image in images if image.path.name in there]
+    centres = [image.c2w[:3, 3] for image in images], [there[image.path.name][:3, 3] for image in images]
+    turn, scale, shift = similarity(*map(np.array, centres))
     change = np.eye(4)
     change[:3, :3], change[:3, 3] = scale * turn, shift
-    kept = replace(model, images=tuple(named[key] for key in common))
-    return dict(zip(common, transformed(kept, change, WorldFrame("")).images, strict=True))
+    return replace(model, images=tuple(images)), change, np.eye(4) if scene.scale_mat is None else scene.scale_mat
 
 
 def place(work: Path, frames: Sequence[Frame], given: GivenCameras) -> dict[str, Any]:
@@ -131,7 +163,7 @@ def _fitted(image: PosedImage, frame: Frame, given: GivenCameras) -> Lens:
     size = image.lens.size or image.size or image_size(image.path)
     if abs(size[0] * frame.height / (size[1] * frame.width) - 1) > SAME_ASPECT:
         raise UserError(
-            f"--cameras {given.folder}: the camera of {frame.source} has {size[0]}x{size[1]} pixels, and the photo "
+            f"{given.folder}: its camera of {frame.source} has {size[0]}x{size[1]} pixels, and the photo "
             f"{frame.width}x{frame.height}, another shape; do not crop or turn it, or estimate the cameras anew"
         )
     new = (frame.width, frame.height)

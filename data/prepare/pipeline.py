@@ -16,6 +16,7 @@ from data.errors import UserError, listed
 from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
 from data.prepare import masks, products
+from data.prepare import more_photographs as more
 from data.prepare.beside import Photographs, find_photographs, hides_nothing, masks_beside, masks_of
 from data.prepare.box_masks import Box, find_boxes
 from data.prepare.camera_steps import estimate_cameras
@@ -30,10 +31,11 @@ from data.prepare.frames import (
     remarks,
     require_no_mask_files,
 )
-from data.prepare.given_cameras import GivenCameras, checked, in_frame_of, place, read_given
+from data.prepare.given_cameras import GivenCameras, checked, in_frame_of, place, read_given, with_lenses
 from data.prepare.masks import Cut, cut_of
 from data.prepare.metric import Known, lengths_of
 from data.prepare.sfm import stages as sfm
+from data.prepare.sfm.matches import has_features, is_sound
 from data.prepare.sfm.overlay import OVERLAY, overlay_note
 from data.prepare.sources import notes_of, profile_note
 from data.prepare.steps import Bar, Say, Step, Steps, WorkError, fingerprint, noted
@@ -61,6 +63,7 @@ class Request:
     cameras_outside: bool = False  # of the region, as `dataset.camera_outside_sphere`
     known: Known = field(default_factory=Known)  # of the scene's size
     is_panorama: bool = False  # all images are equirectangular, also without a tag
+    lens: str = ""  # the same, whose lens took them
     cameras: str = ""  # folder of an earlier case, or its name beside `target`, whose cameras took the images; "": none
 
 
@@ -76,18 +79,19 @@ def prepare(request: Request, say: Say) -> bool:
         if request.known.length:
             lengths_of(request.known.length)
         found = find_photographs(request.images)
+        before = [] if request.overwrite else more.earlier_frames(Steps(request.target / WORK, {}, say))
+        found = replace(found, paths=more.in_earlier_order(found.paths, before))
         sources = found.paths
         is_whole = request.is_panorama or any(map(is_tagged, sources))
         if not request.masks and request.images.is_dir() and not is_whole:
             folder, notes = masks_beside(request.images, found)
             request, found = replace(request, masks=folder), replace(found, notes=(*found.notes, *notes))
         given = None
-        if request.cameras:
-            if is_whole or not request.images.is_dir():
-                raise UserError(
-                    f"--cameras {request.cameras}: needs a folder of photographs, no video and no panoramas"
-                )
-            given = read_given(request.cameras, request.target.parent, WORK)
+        if name := request.cameras or request.lens:
+            flag = "--cameras" if request.cameras else "--lens"
+            if is_whole or (request.cameras and not request.images.is_dir()):
+                raise UserError(f"{flag} {name}: needs a folder of photographs, no video and no panoramas")
+            given = read_given(flag, name, request.target.parent, WORK)
         mask_paths = _check_masks(request, found)
         if request.masks == "box" or mask_paths:
             require_no_mask_files(sources, request.is_panorama, request.masks)
@@ -95,8 +99,17 @@ def prepare(request: Request, say: Say) -> bool:
         products.require_apart(request.images, request.masks, request.target, WORK)
         products.require_no_links(request.target / WORK)
         with products.only_one(request.target / WORK):
-            steps = Steps(request.target / WORK, _inputs(request, sources, mask_paths, boxes, given), say)
+            inputs = _inputs(request, sources, mask_paths, boxes, given)
+            steps = Steps(request.target / WORK, inputs, say)
             steps.require_own(OUTPUTS)
+            following = Steps(steps.folder / more.NEXT, inputs, say)
+            if not request.overwrite and (following.is_done("cameras") or following.is_done(FINISHED)):
+                _grow(request, found, mask_paths, boxes, before, following, say)
+                return True
+            if _is_changed(request, steps, sources, before, is_whole):
+                more.start(following.folder, steps.folder)
+                _grow(request, found, mask_paths, boxes, before, following, say)
+                return True
             if _is_finished(request, steps, say):
                 return False
             products.require_made(steps.folder, request.target, bool(request.masks))
@@ -129,6 +142,8 @@ def _prepare(
     """Run all steps that are not complete. Notes on the photographs are logged, and recorded in the scene."""
     sources = found.paths
     frames = _copy_frames(request, sources, steps, say)
+    if given is not None and request.lens:
+        frames, given = with_lenses(frames, given), None
     notes = [*found.notes, *remarks(frames)]
     for note in notes:
         say(note)
@@ -180,6 +195,68 @@ def _prepare(
         say(note)
 
 
+def _is_changed(
+    request: Request, steps: Steps, sources: Sequence[Path], before: Sequence[Frame], is_whole: bool
+) -> bool:
+    """Whether photographs were added to those of a complete scene, or removed, which can be extended."""
+    if is_whole or request.cameras or request.lens or request.overwrite or not request.images.is_dir() or not before:
+        return False
+    is_other = steps.was_run(FINISHED) and not steps.is_begun("photographs") and not (steps.folder / OVERLAY).exists()
+    has_masks = (request.target / "mask").is_dir()
+    return is_other and more.can_grow(before, sources) and has_masks == bool(request.masks)
+
+
+def _grow(
+    request: Request,
+    found: Photographs,
+    mask_paths: Sequence[Path],
+    boxes: Mapping[str, np.ndarray],
+    before: Sequence[Frame],
+    following: Steps,
+    say: Say,
+) -> None:
+    """Register the new photographs in the scene, whose frame and region stay, and write it again."""
+    work = request.target / WORK
+    if following.is_done(FINISHED):
+        more.adopt(following.folder, work, FINISHED)
+        return
+    given = {path.name for path in found.paths}
+    removed = [frame.source for frame in before if frame.source not in given]
+    say(f"{len(given) - len(before) + len(removed)} photographs are added to {request.target}, {len(removed)} removed")
+    copy = partial(more.copy_all, found.paths, before, work, following.folder)
+    frames = following.run(Step("photographs", copy, (sfm.IMAGES,), read=lambda rows: [Frame(**row) for row in rows]))
+    names, database = [frame.name for frame in frames], following.folder / sfm.DATABASE
+    find = partial(more.find_all_features, work, following.folder, frames)
+    match = partial(sfm.match_features, following.folder, frames, False)
+    place, later = (str(Path(sfm.DATABASE).parent),), ("matches", "cameras")
+    is_there = partial(is_sound, database)
+    following.run(
+        Step("features", find, place, later, is_sound=is_there, is_whole=lambda: has_features(database, names))
+    )
+    following.run(Step("matches", match, (sfm.PAIR_LIST,), later[1:], is_sound=is_there))
+    register = partial(more.register, work, following.folder, request.target, frames)
+    model = following.run(Step("cameras", register, (sfm.MODELS,)))
+    say(f"cameras of {len(model['names'])} of {len(frames)} photographs, {model['points']} points")
+    for note in model["notes"]:
+        say(note)
+    if request.masks not in ("", *masks.WITH_CAMERAS):
+        write = partial(_write_masks, request.masks, following.folder, frames, found.paths, mask_paths)
+        following.run(Step("masks", write, (sfm.MASKS,)))
+    roi = request.roi or model["roi"]
+    cut = cut_of(request.masks, boxes, True)
+    called = {frame.name: frame.source for frame in frames}
+    world = partial(more.as_before, model=model, following=following.folder, called=called)
+    outside = request.cameras_outside or request.masks == "grabcut"
+
+    def write_scene() -> dict[str, object]:
+        written = products.write_scene(following.folder, request.target, frames, roi, outside, cut, world)
+        return {"notes": written, "files": noted(request.target, products.made_here(following.folder, request.target))}
+
+    for note in following.run(Step(FINISHED, write_scene, is_repeated=True))["notes"]:
+        say(note)
+    more.adopt(following.folder, work, FINISHED)
+
+
 def _inputs(
     request: Request,
     sources: Sequence[Path],
@@ -197,9 +274,9 @@ def _inputs(
             *(["panorama"] if request.is_panorama else []),
             *sorted({name for path in sources if not is_video and (name := profile_note(path))}),
         ],
-        "features": [],
+        "features": given.numbers() if given is not None and request.lens else [],
         "matches": [is_video],
-        "cameras": [] if given is None else given.numbers(),
+        "cameras": given.numbers() if given is not None and request.cameras else [],
         "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
         FINISHED: [
             request.roi,

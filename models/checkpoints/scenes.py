@@ -37,6 +37,7 @@ from models.plan import (
     plan_from_state,
     wants_masks,
 )
+from models.rendering.conf import EXPOSURE
 from models.training.checkpoint import Checkpoint, CheckpointError
 
 # Scenes by dataset and background, within `scene_cache`.
@@ -178,6 +179,34 @@ def require_same_data(checkpoint: Checkpoint, scene: Scene) -> None:
             f"the {' and '.join(changed)} of {scene.name} changed since the checkpoint of step {checkpoint.step}: "
             f"restore them, or {ACCEPT}"
         )
+
+
+def for_photographs(checkpoint: Checkpoint, scene: Scene) -> Checkpoint:
+    """The checkpoint for the photographs of a scene, of which some were added or removed since.
+
+    Those whose cameras were trained on keep their exposure, others have none yet; batches are drawn anew.
+    """
+    trained = np.array(list(checkpoint.state.get(DATA_KEY, {}).get("cameras", {}).values()))
+    now = np.array(list(_cameras(scene).values()))
+    if len(trained) == 0:
+        return checkpoint
+    apart = np.abs(now[:, None] - trained).max(axis=2)
+    rows = np.where(apart.min(axis=1) <= TOLERANCES["cameras"], apart.argmin(axis=1), -1)
+    if np.array_equal(rows, np.arange(len(trained))):
+        return checkpoint
+
+    def chosen(table: dict[str, np.ndarray], name: str) -> dict[str, np.ndarray]:
+        if name not in table:
+            return table
+        return table | {name: np.where(rows[:, None] >= 0, table[name][rows], 0).astype(table[name].dtype)}
+
+    networks = [
+        tensors | {EXPOSURE: chosen(tensors[EXPOSURE], "affine")} if EXPOSURE in tensors else tensors
+        for tensors in (checkpoint.tensors, checkpoint.ema)
+    ]
+    moments = {kind: chosen(table, f"{EXPOSURE}.affine") for kind, table in checkpoint.moments.items()}
+    state = {key: value for key, value in checkpoint.state.items() if key not in ("sampler", "jitter")}
+    return replace(checkpoint, tensors=networks[0], ema=networks[1], moments=moments, state=state)
 
 
 def require_not_trained_on(checkpoint: Checkpoint, test: Scene) -> None:

@@ -104,7 +104,6 @@ HELP = {
     "--compare": "inspect: only measure the deviation of the mesh from this one, such as a CAD model, after rigid "
     "registration: inspect/deviation.ply, .png and .json",
     "--in_place": "inspect --compare: the reference is in the world frame; do not register",
-    "--unit": "inspect --compare: unit of the reference, if the scale is known (default: mm for .stl, else m)",
     "--tolerance": "inspect --compare: in mm, or units of the scene without scale (default: 0.005 of the extent of the "
     "reference)",
     "--points": "evaluate: SfM points in --frame, .ply (default: those of the scene)",
@@ -121,6 +120,7 @@ HELP = {
     "--marker": "prepare, reconstruct: side in metres of ArUco or AprilTag markers, which give the scale",
     "--cameras": "prepare, reconstruct: earlier case, or scene folder, whose rig of cameras took the photographs; "
     "they belong together by names, else by order",
+    "--lens": "prepare, reconstruct: earlier case, or scene folder, whose lens took the photographs, kept constant",
     "--scale": "prepare, reconstruct: known lengths in metres, between two points of the world frame, `x y z x y z "
     "LENGTH`, or in the pixels of two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`",
     "--panorama": "prepare, reconstruct: photographs or frames are equirectangular panoramas and are cut into "
@@ -214,7 +214,6 @@ MEASURE = flag("--measure", OUTPUT, metavar='"X Y Z, X Y Z"')
 DEVIATION = (
     flag("--compare", OUTPUT, dest="reference", type=Path, metavar="FILE"),
     flag("--in_place", OUTPUT, action="store_true"),
-    flag("--unit", OUTPUT, choices=requests.UNITS),
     flag("--tolerance", OUTPUT, type=value_of(DeviationRequest, "tolerance"), metavar="X"),
 )
 LANGUAGE = flag("--language", OUTPUT, choices=requests.LANGUAGES)
@@ -275,6 +274,7 @@ PHOTOGRAPHS = (
     flag("--marker", PREPARATION, "", type=value_of(PreparationRequest, "marker"), metavar="SIDE"),
     flag("--scale", PREPARATION, "", nargs="+", metavar="VALUE"),
     flag("--cameras", PREPARATION, "", default="", metavar="CASE"),
+    flag("--lens", PREPARATION, "", default="", metavar="CASE"),
     flag("--panorama", PREPARATION, "", dest="is_panorama", action="store_true"),
     flag("--frames", PREPARATION, type=value_of(PreparationRequest, "frames"), default=DEFAULT_FRAMES, metavar="N"),
 )

@@ -110,6 +110,7 @@ def prepare(
     scale: Sequence[str] = (),
     is_panorama: bool = False,
     cameras: str = "",
+    lens: str = "",
     overwrite: bool = False,
 ) -> bool:
     """Estimate the cameras of photographs, and write the scene folder `dataset.data_dir`.
@@ -119,7 +120,7 @@ def prepare(
         masks: a folder of masks, "colorkey", "grabcut", "box" (with `boxes` of name, left, top, right, bottom in
             pixels) or "rembg"; "" for none.
         marker: side of ArUco or AprilTag markers in metres. `scale`: the words of --scale. Both give the unit.
-        cameras: an earlier case, or a scene folder, of the same rig of cameras; "" to estimate them.
+        cameras: an earlier case, or a scene folder, of the same rig; `lens`: of the same lens. "": they are estimated.
         overwrite: replace an existing scene.
     Returns:
         False if the scene was complete already. An interrupted preparation is continued.
@@ -132,7 +133,7 @@ def prepare(
 
     target, images = Path(conf.dataset.data_dir), Path(images)
     checks.require_preparation(
-        PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, cameras, overwrite)
+        PreparationRequest(images, masks, frames, boxes, marker, scale, is_panorama, cameras, lens, overwrite)
     )
     request = Request(
         images=images,
@@ -146,6 +147,7 @@ def prepare(
         known=Known(marker, tuple(scale)),
         is_panorama=is_panorama,
         cameras=cameras,
+        lens=lens,
     )
     is_new = prepare_scene(request, say)
     say(f"check {target / OVERVIEW}: the sphere must contain the object")

@@ -60,6 +60,7 @@ def reconstruct(
     scale: Sequence[str] = (),
     is_panorama: bool = False,
     cameras: str = "",
+    lens: str = "",
     mesh: MeshRequest = DELIVERED,
     evaluation: EvaluationRequest = REFERENCES,
     overwrite: bool = False,
@@ -71,7 +72,7 @@ def reconstruct(
     """From photographs to a coloured mesh, images and metrics. An interrupted reconstruction is continued.
 
     Args:
-        images: a folder of photographs, or a video. `masks` to `cameras`: as for `prepare`.
+        images: a folder of photographs, or a video. `masks` to `lens`: as for `prepare`.
         minutes: of the whole call. "auto": until doubling the steps hardly improves the PSNR, at most 10. None: those
             of an existing reconstruction, else "auto".
         conf: file, `case` and `overrides` as for `read_conf`; without `case`, the name of the photographs.
@@ -85,7 +86,9 @@ def reconstruct(
     """
     from models.commands.reconstruction import Work, run
 
-    preparation = PreparationRequest(Path(images), masks, frames, boxes, marker, scale, is_panorama, cameras, overwrite)
+    preparation = PreparationRequest(
+        Path(images), masks, frames, boxes, marker, scale, is_panorama, cameras, lens, overwrite
+    )
     require_preparation(preparation)
     photographs = {name: value for name, value in vars(preparation).items() if name != "overwrite"}
     if not case:

@@ -104,7 +104,7 @@ def check_prepare(values: argparse.Namespace) -> None:
 
 def preparation(values: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `functions.prepare` besides the conf."""
-    names = ("images", "masks", "frames", "boxes", "marker", "scale", "is_panorama", "cameras", "overwrite")
+    names = ("images", "masks", "frames", "boxes", "marker", "scale", "is_panorama", "cameras", "lens", "overwrite")
     return {name: getattr(values, name) for name in names} | {"scale": values.scale or ()}
 
 
@@ -161,7 +161,7 @@ def _run_deviation(values: argparse.Namespace, conf: ExperimentConfig) -> int:
     from models.results.experiment import results_folder
     from models.results.report.reconstruction import HEALTH_FOLDER, MESH, RESULT
 
-    folder, options = results_folder(conf), (values.reference, values.unit, values.in_place, values.tolerance)
+    folder, options = results_folder(conf), (values.reference, values.in_place, values.tolerance)
     mesh, frame = values.mesh_file or folder / RESULT / MESH, parse_scene(conf.dataset).frame
     say(*compare(DeviationRequest(*options), mesh, frame, make_folder(folder, HEALTH_FOLDER)).lines())
     say(f"written: {folder / HEALTH_FOLDER}: {', '.join(OUTPUTS)}")

@@ -134,6 +134,8 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     ahead = compile_ahead(work, bool(work.photographs["masks"])) if plan is None else contextlib.nullcontext()
     attempts = ends_at(lambda: given.moment(OPTIONAL))
     with again, ahead, attempts, work.step(1, "prepare", "scene", overwrite=work.overwrite):
+        if plan is not None:
+            plan = plans.with_photographs(folder, plan, data_dir)
         functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
@@ -145,8 +147,12 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
         if plan is None:
             plan, budget = _first_look(work, given, folder)
         else:
-            say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
-            plan = plans.trained_further(folder, plan)
+            trained = plans.for_more_photographs(folder, plan, data_dir)
+            if trained is plan:
+                say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
+            else:
+                _inspected(work.with_values(trained.settings), folder)
+            plan = plans.trained_further(folder, trained)
             budget = None if plan.seconds_per_step is None else given
         if plan.is_finished and (folder / RESULT / MESH).is_file():
             ways = f"--overwrite repeats it; flags of the mesh belong to the last command of {PAGE}, which repeats it"
@@ -176,11 +182,7 @@ def _first_look(work: Work, given: Budget, folder: Path) -> tuple[Reconstruction
     minutes, is_auto = given.seconds / 60.0, work.minutes in (AUTO, None)
     settings = plans.chosen_settings(work, work.read(), minutes)
     work = work.with_values(settings)
-    with work.step(2, "inspect", "checks") as conf:
-        functions.inspect(conf)
-    collect(folder)
-    for line in warnings(read_figures(folder / RESULT / "health.json")):
-        say(f"before the training: {line}")
+    conf = _inspected(work, folder)
     if (number := work.given(END_ITER)) is not None:
         longest = conf.train.end_iter if is_auto else None
         plan, budget = ReconstructionPlan(minutes, {**settings, END_ITER: number}, longest=longest), None
@@ -188,6 +190,16 @@ def _first_look(work: Work, given: Budget, folder: Path) -> tuple[Reconstruction
         plan, budget = plans.timed_plan(choose_device(conf, work.device, work.gpu), settings, given, is_auto)
     plans.set_checkpoints_aside(folder)
     return write_plan(folder, plan), budget
+
+
+def _inspected(work: Work, folder: Path) -> ExperimentConfig:
+    """Inspect the scene, and print warnings; returns the conf."""
+    with work.step(2, "inspect", "checks") as conf:
+        functions.inspect(conf)
+    collect(folder)
+    for line in warnings(read_figures(folder / RESULT / "health.json")):
+        say(f"before the training: {line}")
+    return conf
 
 
 def _train_and_mesh(
@@ -198,7 +210,7 @@ def _train_and_mesh(
     work = work.with_values(plan.settings)
     notes, has_state, has_mesh = [], True, False
     if is_trained:
-        plans.drop_earlier(folder, work.overwrite)
+        plans.drop_earlier(folder, work.overwrite or plan.goes_on)
     else:
         stopped, has_state = plans.why_stopped(folder, work.read().train.end_iter)
         notes.append(stopped)
@@ -232,13 +244,15 @@ def _trained(
     """
     since = scheduled()
     while True:
+        start = plans.to_go_on_from(folder, plan)
         until = None if budget is None else lambda: budget.end_of_training(slowdown(since))
-        step = work.with_values(plan.settings).step(3, "train", "training", is_continue=True)
+        step = work.with_values(plan.settings).step(3, "train", "training", is_continue=not start, checkpoint=start)
         try:
             with ends_at(until), step as conf:
                 functions.train(
                     conf,
-                    is_continue=True,
+                    is_continue=start is None,
+                    checkpoint=start,
                     device=work.device,
                     gpu=work.gpu,
                     language=work.language,

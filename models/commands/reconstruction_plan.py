@@ -21,8 +21,16 @@ from data.io.images import image_size, list_images
 from data.io.streams import complain, say
 from data.limits import excerpt
 from data.scenes.config import DatasetConfig
-from data.scenes.readers.neus import CAMERA_FILE, read_neus
-from models.checkpoints.folder import EARLIER, SUFFIX, back_up, has_checkpoints, latest_checkpoint, remove_backup
+from data.scenes.readers.neus import CAMERA_FILE, FRAME_FILE, read_frame, read_neus
+from models.checkpoints.folder import (
+    EARLIER,
+    SUFFIX,
+    back_up,
+    checkpoint_files,
+    has_checkpoints,
+    latest_checkpoint,
+    remove_backup,
+)
 from models.commands.command import Selected
 from models.conf import ExperimentConfig
 from models.plan import LEAST_STEPS, EarlierPlan
@@ -35,12 +43,16 @@ from models.runs.stops import STOPPED_KEY
 from models.training.record import recorded
 
 PLAN_FILE = "reconstruct.json"
+EARLIER_ONES = f"{CHECKPOINTS}/{EARLIER}"
 MOST_PLAN_BYTES = 1 << 20  # of a plan
 MOST_NUMBER = 2**53  # of its numbers
 STEP_COUNT = re.compile(r"0*[1-9][0-9]{0,14}")
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 END_ITER = "train.end_iter"
-SETTLED_KEYS = ("dataset.downscale", "dataset.test_every", "dataset.validation_views", END_ITER)
+TEST_EVERY, TEST_VIEWS, VALIDATION_VIEWS = (
+    f"dataset.{name}" for name in ("test_every", "test_views", "validation_views")
+)
+SETTLED_KEYS = ("dataset.downscale", TEST_EVERY, TEST_VIEWS, VALIDATION_VIEWS, END_ITER)
 AGAIN = "the results are of that step; repeat the command to continue from there"
 MOST_MINUTES = 60.0 * 24 * 30
 # Images are reduced to about this longer side, pixels. Beyond ten minutes it grows with the square root of the minutes,
@@ -55,6 +67,7 @@ DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of 
 DETAILS, ALL_DETAILS = 60.0, 1_400_000
 TESTED = 8  # photographs from which on some test the details that the others give
 LARGEST_SHARE = 1.0 / 3.0  # of the command
+GROWTH = 1 / 3  # further steps after photographs were added or removed, relative to those before
 LEAST_DOUBLING_GAIN = 0.5  # dB by which twice the steps must increase the PSNR of the scored photographs
 
 
@@ -69,6 +82,8 @@ class ReconstructionPlan:
     is_finished: bool = False
     times: Times = field(default_factory=dict)  # of the phases of earlier calls
     longest: int | None = None  # the maximum number of steps if it is doubled while that helps; None otherwise
+    photographs: tuple[str, ...] = ()  # of the scene, in its order; (): not known
+    goes_on: bool = False  # from the newest checkpoint before photographs were added or removed
 
     @property
     def is_auto(self) -> bool:
@@ -88,10 +103,12 @@ def read_plan(folder: Path) -> ReconstructionPlan | None:
     try:
         content = json.loads(read_regular(path, MOST_PLAN_BYTES))
         times = {name: Spent(**spent) for name, spent in content.pop("times", {}).items()}
-        plan = ReconstructionPlan(**content, times=times)
+        names = tuple(content.pop("photographs", ()))
+        plan = ReconstructionPlan(**content, times=times, photographs=names)
         texts = all(isinstance(text, str) for pair in plan.settings.items() for text in pair)
         seconds = [1.0 + value for spent in plan.times.values() for value in vars(spent).values()]
-        flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished))
+        flags = all(isinstance(value, bool) for value in (plan.starts_over, plan.is_finished, plan.goes_on))
+        texts = texts and all(isinstance(name, str) for name in names)
         longest = 1 if plan.longest is None else plan.longest
         pace = 1.0 if plan.seconds_per_step is None else plan.seconds_per_step
         counts = (plan.minutes, pace, longest, *seconds)
@@ -162,6 +179,51 @@ def trained_further(folder: Path, plan: ReconstructionPlan) -> ReconstructionPla
     """The plan; if a training has more steps since its results were written, with these, and not finished."""
     step = trained_so_far(folder)[0] if plan.is_finished else 0
     return plan if step <= int(plan.settings[END_ITER]) else replace(with_steps(plan, step), is_finished=False)
+
+
+def with_photographs(folder: Path, plan: ReconstructionPlan, data_dir: Path) -> ReconstructionPlan:
+    """The plan, written with the photographs of the scene, if it has none yet."""
+    return plan if plan.photographs else write_plan(folder, replace(plan, photographs=photographs_of(data_dir)))
+
+
+def photographs_of(data_dir: Path) -> tuple[str, ...]:
+    """The photographs of a prepared scene in its order; () without one."""
+    frame = read_frame(data_dir / FRAME_FILE)
+    return () if frame is None else tuple(frame.photographs.values())
+
+
+def for_more_photographs(folder: Path, plan: ReconstructionPlan, data_dir: Path) -> ReconstructionPlan:
+    """The plan; if photographs were added or removed, one that goes on with all of them, whose checkpoints are aside.
+
+    Photographs that were held out stay so, and every eighth of the new ones is a test photograph, too.
+    """
+    before, now = plan.photographs, photographs_of(data_dir)
+    if before == now or not before:
+        return plan
+    settings = {key: value for key, value in plan.settings.items() if key not in (TEST_EVERY, TEST_VIEWS)}
+    validation = json.loads(plan.settings.get(VALIDATION_VIEWS, "[]"))
+    every = int(plan.settings.get(TEST_EVERY, 0))
+    test = json.loads(plan.settings.get(TEST_VIEWS, str(list(range(0, len(before), every)) if every else [])))
+    if validation or test:
+        kept = {before[view] for view in test if view not in validation}
+        added = [name for name in now if name not in before][::EVERY]
+        settings[TEST_VIEWS] = str([view for view, name in enumerate(now) if name in kept or name in added])
+        scored = {before[view] for view in validation}
+        settings[VALIDATION_VIEWS] = str([view for view, name in enumerate(now) if name in scored])
+    newest = latest_checkpoint(folder / CHECKPOINTS, complain) or latest_checkpoint(folder / EARLIER_ONES, complain)
+    steps = 0 if newest is None else newest.step
+    steps += max(LEAST_STEPS, round(GROWTH * steps))
+    say(f"{len(now)} photographs instead of {len(before)}: the training goes on, {END_ITER} = {steps}")
+    set_checkpoints_aside(folder)
+    longest = steps if plan.is_auto else None
+    plan = replace(with_steps(replace(plan, settings=settings), steps), photographs=now, longest=longest)
+    return write_plan(folder, replace(plan, goes_on=newest is not None, is_finished=False, seconds_per_step=None))
+
+
+def to_go_on_from(folder: Path, plan: ReconstructionPlan) -> Path | None:
+    """The checkpoint with which a training of more photographs begins; None if it has its own, or begins anew."""
+    files = checkpoint_files(folder / EARLIER_ONES)
+    return files[max(files)] if plan.goes_on and files and not has_checkpoints(folder / CHECKPOINTS, SUFFIX) else None
 
 
 def with_steps(plan: ReconstructionPlan, steps: int) -> ReconstructionPlan:

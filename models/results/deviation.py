@@ -26,13 +26,13 @@ from data.prepare.inspection.overview import FINE, INK, SMALL_TEXT, Canvas
 from models.mesh.clean import vertex_normals
 from models.mesh.mesh import About, Surface, read_mesh, write_surface
 from models.requests import DeviationRequest
+from models.results.camera_paths import looking_at_middle
 from models.results.metric_tables import write_json
 from models.results.render import paint_mesh
-from models.results.surface_metrics import point_to_mesh, sample_faces
+from models.results.surface_metrics import moved, point_to_mesh, sample_faces
 
 MAP, PICTURE, FIGURES = OUTPUTS = ("deviation.ply", "deviation.png", "deviation.json")
-MILLIMETRES_OF = {"mm": 1.0, "m": 1000.0}
-MOST_RATIO = 3.0  # of the extents of mesh and reference; beyond, one of them has another unit or shows something else
+MOST_RATIO = 3.0  # of the extents of mesh and reference, which may show less
 DEFAULT_TOLERANCE = 0.005  # of the extent of the reference
 SAMPLES = 100_000  # area-uniform points from which figures are computed
 # Registration: rotations that are tried, points for these and for the best ones, and steps.
@@ -75,11 +75,8 @@ def compare(request: DeviationRequest, mesh_file: Path, frame: WorldFrame | None
     """
     is_metric = frame is not None and frame.is_metric
     reference, mesh = read_mesh(request.reference), read_mesh(mesh_file)
-    if is_metric:
-        unit = request.unit or _unit_of(request.reference)
-        mesh.apply_scale(MILLIMETRES_OF[_unit_of(mesh_file)])
-        reference.apply_scale(MILLIMETRES_OF[unit])
-    _require_same_size(request, mesh, reference, is_metric)
+    mesh.apply_scale(1000.0 if is_metric and mesh_file.suffix.lower() != ".stl" else 1.0)
+    _fit_unit(request.reference, reference, mesh, is_metric)
     extent = _extent(reference)
     motion = np.eye(4) if request.in_place else registered(mesh, reference)
     mesh.apply_transform(motion)
@@ -109,13 +106,9 @@ def compare(request: DeviationRequest, mesh_file: Path, frame: WorldFrame | None
     about = About("of the reference", found.unit, "as of the reference", 0, str(request.reference))
     write_surface(Surface(mesh, rgb=colors), folder / MAP, about)
     write_image(folder / PICTURE, _picture(mesh, colors, distances, limit, found))
-    moved = {"mesh": str(mesh_file), "reference": str(request.reference), "mesh_to_reference": motion.tolist()}
-    write_json(folder / FIGURES, asdict(found) | moved)
+    origin = {"mesh": str(mesh_file), "reference": str(request.reference), "mesh_to_reference": motion.tolist()}
+    write_json(folder / FIGURES, asdict(found) | origin)
     return found
-
-
-def _unit_of(path: Path) -> str:
-    return "mm" if path.suffix.lower() == ".stl" else "m"
 
 
 def _extent(mesh: trimesh.Trimesh) -> float:
@@ -123,21 +116,20 @@ def _extent(mesh: trimesh.Trimesh) -> float:
     return float(np.linalg.norm(mesh.extents))
 
 
-def _require_same_size(
-    request: DeviationRequest, mesh: trimesh.Trimesh, reference: trimesh.Trimesh, is_metric: bool
-) -> None:
-    """Raises UserError if the extents differ by more than MOST_RATIO, with the way out."""
+def _fit_unit(path: Path, reference: trimesh.Trimesh, mesh: trimesh.Trimesh, is_metric: bool) -> None:
+    """Scale the reference to millimetres where the scale is known: its unit follows from its extent.
+
+    Raises UserError if the extents differ by more than MOST_RATIO in any unit.
+    """
     ratio = _extent(reference) / _extent(mesh)
-    if 1 / MOST_RATIO <= ratio <= MOST_RATIO:
-        return
-    if not is_metric:
-        way = "the scale of the scene is not known: repeat reconstruct with --marker or --scale"
-    else:
-        given = request.unit or _unit_of(request.reference)
-        other = "mm" if given == "m" else "m"
-        fits = 1 / MOST_RATIO <= ratio * MILLIMETRES_OF[other] / MILLIMETRES_OF[given] <= MOST_RATIO
-        way = f"pass --unit {other}" if fits else "it has another unit or shows something else; scale it to millimetres"
-    raise UserError(f"--compare {request.reference}: its extent is {ratio:.3g} times that of the mesh; {way}")
+    units = (1.0, 10.0, 1000.0) if is_metric else (1.0,)  # millimetre, centimetre, metre
+    fitting = [unit for unit in units if 1 / MOST_RATIO <= ratio * unit <= MOST_RATIO]
+    if not fitting:
+        way = "it shows something else, or the scale is wrong"
+        if not is_metric:
+            way = "the scale of the scene is not known: repeat reconstruct with --marker or --scale"
+        raise UserError(f"--compare {path}: its extent is {ratio:.3g} times that of the mesh; {way}")
+    reference.apply_scale(fitting[0])
 
 
 def signed_distances(points: np.ndarray, reference: trimesh.Trimesh) -> np.ndarray:
@@ -175,16 +167,12 @@ def _motion(turn: np.ndarray, shift: np.ndarray) -> np.ndarray:
     return motion
 
 
-def _apply(motion: np.ndarray, points: np.ndarray) -> np.ndarray:
-    return points @ motion[:3, :3].T + motion[:3, 3]
-
-
 def _closest(motion: np.ndarray, points: np.ndarray, tree: cKDTree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The moved points but outliers, the index of the point of the tree next to each, and which of all they are."""
-    moved = _apply(motion, points)
-    distances, nearest = tree.query(moved)
+    there = moved(points, motion)
+    distances, nearest = tree.query(there)
     kept = distances <= OUTLIER * np.median(distances)
-    return moved[kept], nearest[kept], kept
+    return there[kept], nearest[kept], kept
 
 
 def _closer(motion: np.ndarray, points: np.ndarray, tree: cKDTree, still: np.ndarray) -> np.ndarray:
@@ -202,10 +190,10 @@ def _onto_planes(
 ) -> np.ndarray:
     """The motion after FINE_STEPS that minimise the distances to tangent planes, linear in a small rotation."""
     for _ in range(FINE_STEPS):
-        moved, nearest, _ = _closest(motion, points, tree)
-        normal, middle = normals[nearest], moved.mean(axis=0)
-        rows = np.concatenate([np.cross(moved - middle, normal), normal], axis=1)
-        gaps = np.sum((still[nearest] - moved) * normal, axis=1)
+        there, nearest, _ = _closest(motion, points, tree)
+        normal, middle = normals[nearest], there.mean(axis=0)
+        rows = np.concatenate([np.cross(there - middle, normal), normal], axis=1)
+        gaps = np.sum((still[nearest] - there) * normal, axis=1)
         step = np.linalg.lstsq(rows, gaps, rcond=None)[0]
         turn = Rotation.from_rotvec(step[:3]).as_matrix()
         motion = _motion(turn, middle + step[3:] - turn @ middle) @ motion
@@ -214,8 +202,8 @@ def _onto_planes(
 
 def _apart(motion: np.ndarray, points: np.ndarray, tree: cKDTree, still: np.ndarray) -> float:
     """The sum of the mean distances in both directions, of all points: what turns a part may be small."""
-    moved = _apply(motion, points)
-    return float(tree.query(moved)[0].mean() + cKDTree(moved).query(still)[0].mean())
+    there = moved(points, motion)
+    return float(tree.query(there)[0].mean() + cKDTree(there).query(still)[0].mean())
 
 
 def _colors(shares: np.ndarray) -> np.ndarray:
@@ -233,13 +221,10 @@ def _picture(
     intrinsics = np.array([[1.8 * SIDE, 0, SIDE / 2], [0, 1.8 * SIDE, SIDE / 2], [0, 0, 1]])
     normals, views = vertex_normals(mesh), []
     for side in (1.0, -1.0):
-        back = np.array([0.5 * side, -0.8 * side, 0.35 * side])
-        back /= np.linalg.norm(back)
-        right = np.cross([0.0, 0.0, 1.0], back)
-        right /= np.linalg.norm(right)
-        pose = np.eye(4)
-        pose[:3] = np.stack([right, -np.cross(back, right), -back, middle + 1.9 * size * back], axis=1)
-        light = 0.45 + 0.55 * np.abs(normals @ back)
+        back = np.array([0.5 * side, -0.8 * side, 0.35])
+        pose = looking_at_middle(1.9 * size * back / np.linalg.norm(back), np.array([0.0, 0.0, 1.0]))
+        pose[:3, 3] += middle
+        light = 0.45 + 0.55 * np.abs(normals @ pose[:3, 2])
         shaded = np.rint(colors * light[:, None]).astype(np.uint8)
         views.append(to_uint8(paint_mesh(mesh, shaded, intrinsics, pose, SIDE, SIDE)))
     return np.concatenate([*views, _histogram(distances, limit, found)], axis=1)

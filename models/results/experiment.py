@@ -25,6 +25,7 @@ from models.checkpoints.scenes import (
     SceneOfModel,
     background,
     earlier_plan,
+    for_photographs,
     require_same_data,
     require_same_frame,
     require_same_masks,
@@ -130,7 +131,7 @@ def open_training(
     checkpoints = folder / CHECKPOINTS
     start = latest_checkpoint(checkpoints, warn) if is_continue and checkpoint is None else None
     if checkpoint is not None:
-        start = _read(checkpoint)
+        start = for_photographs(_read(checkpoint), scene)
     if start is not None:
         conf = _fitting(conf, start)
         require_same_frame(start, scene)

@@ -34,6 +34,8 @@ def require_preparation(request: PreparationRequest) -> None:
     require_values(request)
     if request.boxes and request.masks != "box":
         raise UserError("--box: needs --masks box")
+    if request.cameras and request.lens:
+        raise UserError("--cameras, --lens: the cameras include their lenses; give only one of them")
 
 
 def require_extraction(request: MeshRequest) -> None:

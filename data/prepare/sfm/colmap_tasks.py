@@ -44,6 +44,9 @@ MOST_FOCAL_CHANGE = 0.2  # relative
 # CAMERA_MODEL fits a fisheye lens with a longer focal length: on rendered photographs of 150 and 180 degrees, that of
 # FISHEYE_MODEL, which is the true one, is shorter by 0.28.
 MOST_FISHEYE_FOCAL_CHANGE = 0.4
+# Of the focal length of a known lens, beside the median error that it reduces by this share: a lens focused nearer
+# changes it by a per cent.
+MOST_LENS_CHANGE, LEAST_LENS_GAIN = 0.02, 0.1
 MOST_ASPECT = 0.01  # of the two focal lengths of FISHEYE_MODEL: pixels are square
 MOST_DISTORTION = 1.0  # of each coefficient; COLMAP's own limit (max_extra_param)
 # Features are extracted from images reduced to FEATURE_SIDE, the longer side in pixels. COLMAP's first octave, which
@@ -61,25 +64,25 @@ def extract(
     images: str,
     masks: str,
     is_fine: bool,
-    cameras: Sequence[tuple[Sequence[str], int, str]],
+    cameras: Sequence[tuple[Sequence[str], int, str, str]],
     cores: int,
 ) -> None:
     """Extract the features of all images that are not in the database yet.
 
     `masks`: a folder with NAME.png for each image, outside of which there are no features; "" for whole images.
     `is_fine`: at full size, with the first octave.
-    `cameras`: for each camera the names of its images, their longer side in pixels, and the parameters of CAMERA_MODEL
-    ("" if unknown).
+    `cameras`: for each camera the names of its images, their longer side in pixels, its model and the parameters ("" if
+    unknown).
     """
     import pycolmap
 
     pycolmap.set_random_seed(SEED)
-    for names, side, parameters in cameras:
+    for names, side, model, parameters in cameras:
         known = known_images(database)
         missing = [name for name in names if name not in known]
         if not missing:
             continue
-        reader = pycolmap.ImageReaderOptions(camera_model=CAMERA_MODEL, camera_params=parameters, mask_path=masks)
+        reader = pycolmap.ImageReaderOptions(camera_model=model, camera_params=parameters, mask_path=masks)
         shared = next((known[name] for name in names if name in known), None)
         if shared is not None:
             reader.existing_camera_id = shared
@@ -173,6 +176,28 @@ def refine(model: Any) -> Any:
         if better:
             best = refined
     return best
+
+
+def adjusted_with_known_lenses(model: Any) -> tuple[Any, list[float]]:
+    """A pycolmap model after robust bundle adjustment with constant lenses, and how another focal length fits.
+
+    [relative change of the focal length, reprojection error with it, error without it] if these contradict the lenses,
+    else [].
+    """
+    import pycolmap
+
+    kept, free = pycolmap.Reconstruction(model), pycolmap.Reconstruction(model)
+    pycolmap.bundle_adjustment(kept, robust_options(refine_focal_length=False, refine_extra_params=False))
+    pycolmap.bundle_adjustment(free, robust_options(refine_extra_params=False))
+    for one in (kept, free):
+        one.update_point_3d_errors()
+    pairs = [
+        (camera.mean_focal_length(), free.cameras[key].mean_focal_length()) for key, camera in kept.cameras.items()
+    ]
+    change = max((found / given - 1 for given, found in pairs), key=abs)
+    errors = median_error(free), median_error(kept)
+    is_other = abs(change) > MOST_LENS_CHANGE and errors[0] < (1 - LEAST_LENS_GAIN) * errors[1]
+    return kept, [change, *errors] if is_other else []
 
 
 def median_error(model: Any) -> float:

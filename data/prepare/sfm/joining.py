@@ -24,7 +24,9 @@ class Matched:
     pixels: tuple[np.ndarray, np.ndarray]  # [M, 2] each
 
 
-def joined(models: Sequence[Any], pairs: Sequence[Matched], database: str, images: str, cores: int) -> Any | None:
+def joined(
+    models: Sequence[Any], pairs: Sequence[Matched], database: str, images: str, cores: int, fixed: bool
+) -> Any | None:
     """A pycolmap model of the first of `models` and all that share points with it, directly or through others.
 
     Points are the same where an image of both models, or a match, says so. None if there is no other such model.
@@ -43,26 +45,28 @@ def joined(models: Sequence[Any], pairs: Sequence[Matched], database: str, image
                 whole.add_rig(rig)
         for image in model.images.values():
             if image.has_pose and not whole.exists_image(image.image_id):
-                _add(whole, model, image, move)
+                pose = move.transform_camera_world(image.cam_from_world())
+                add_image(whole, model, image, pose, np.array([point.xy for point in image.points2D]))
     options = pycolmap.IncrementalPipelineOptions(num_threads=cores, random_seed=SEED)
     options.triangulation.random_seed = SEED
     with TemporaryDirectory() as folder:
         whole = pycolmap.triangulate_points(whole, database, images, folder, options=options)
     for _ in range(2):  # the second time without the points that did not fit the cameras before the first
-        pycolmap.bundle_adjustment(whole, pycolmap.BundleAdjustmentOptions(print_summary=False))
+        adjustment = pycolmap.BundleAdjustmentOptions(print_summary=False)
+        adjustment.refine_focal_length = adjustment.refine_extra_params = not fixed
+        pycolmap.bundle_adjustment(whole, adjustment)
         pycolmap.ObservationManager(whole).filter_all_points3D(MOST_ERROR, LEAST_ANGLE)
     return whole
 
 
-def _add(whole: Any, model: Any, image: Any, move: Any) -> None:
-    """Add an image of a model, whose frame `move` maps to that of `whole`."""
+def add_image(whole: Any, model: Any, image: Any, pose: Any, pixels: np.ndarray) -> None:
+    """Add an image of a model with the pose world to camera, and the pixels [F, 2] of its features, without points."""
     import pycolmap
 
     frame = pycolmap.Frame(frame_id=image.frame_id, rig_id=model.frames[image.frame_id].rig_id)
     frame.add_data_id(image.data_id)
-    frame.rig_from_world = move.transform_camera_world(image.cam_from_world())
+    frame.rig_from_world = pose
     whole.add_frame(frame)
-    pixels = np.array([point.xy for point in image.points2D])
     added = pycolmap.Image(image.name, pixels, image.camera_id, image.image_id)
     added.frame_id = image.frame_id
     whole.add_image(added)

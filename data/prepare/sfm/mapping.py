@@ -10,7 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from data.prepare.sfm.colmap_tasks import MOST_ERROR, SEED, Report, image_error, known_images, refine
+from data.prepare.sfm.colmap_tasks import (
+    MOST_ERROR,
+    SEED,
+    Report,
+    adjusted_with_known_lenses,
+    image_error,
+    known_images,
+    refine,
+)
 from data.prepare.sfm.joining import Matched, joined
 from data.prepare.sfm.lenses import other_lenses, with_centres
 from data.prepare.sfm.matches import components
@@ -43,7 +51,7 @@ class _Judged:
 
 
 def reconstruct(
-    report: Report, database: str, images: str, output: str, cores: int, reductions: Mapping[str, float]
+    report: Report, database: str, images: str, output: str, cores: int, reductions: Mapping[str, float], fixed: bool
 ) -> dict[str, Any]:
     """Mapping into output/0, output/1, ...; reports the start of each attempt, and added images.
 
@@ -51,49 +59,54 @@ def reconstruct(
     where they have points in common. The models with the most images whose cameras agree with the matches are taken,
     and among equals those that agree with the most matches (the reprojection error is no such measure: it falls with
     what a model leaves out). Images of the largest model that do not agree are left out, and the model is refined.
-    reductions: of `with_centres`.
+    reductions: of `with_centres`. `fixed`: the lenses of the database are kept.
 
     Returns "mapper"; "tried", the number of images of each mapper's largest model; "doubtful", the names of those left
     out; "models", the one to be used first, each with its folder, image names, number of points, mean reprojection
     error, and that of each image; "score", of which a greater one is better; "lenses", what `other_lenses` proposes;
     "centres", the mean reprojection error before `with_centres` fitted better, else None; "torn" and "wrong", what
-    `twins` finds.
+    `twins` finds; "lens", what `adjusted_with_known_lenses` finds.
     """
     import pycolmap
 
     pycolmap.set_random_seed(SEED)
     count, pairs = len(known_images(database)), read_pairs(database)
-    tried = {INCREMENTAL: _judged(_incremental(report, database, images, cores, ALMOST_ALL * count), pairs)}
+    tried = {INCREMENTAL: _judged(_incremental(report, database, images, cores, ALMOST_ALL * count, fixed), pairs)}
     if len(tried[INCREMENTAL].models) > 1 or most_images(tried[INCREMENTAL].models) < ALMOST_ALL * count:
         report("start")
-        tried[GLOBAL] = _judged(_global(database, images, cores), pairs)
+        tried[GLOBAL] = _judged(_global(database, images, cores, fixed), pairs)
     best = max(tried.values(), key=lambda found: found.score)  # the first of equals
     by_size = sorted(best.models.values(), key=lambda model: -model.num_reg_images())
-    whole = joined(by_size, pairs, database, images, cores)
+    whole = joined(by_size, pairs, database, images, cores, fixed)
     if best.largest is not None and whole is not None:
         tried[JOINED] = _judged({**best.models, best.largest: whole}, pairs)
     mapper = max(tried, key=lambda name: tried[name].score)
     models, largest, doubtful = tried[mapper].models, tried[mapper].largest, []
     torn, wrong = ([], []) if largest is None else twins(models[largest], pairs, tried[mapper].links)
-    centres = None
+    centres, others = None, list[Any]()
+    lens = list[float]()  # that contradicts the known one
     if largest is not None:
         doubtful = _leave_out_doubtful(models[largest], tried[mapper].agreeing)
+    if largest is not None and fixed:
+        models[largest], lens = adjusted_with_known_lenses(models[largest])
+    elif largest is not None:
         centred = with_centres(models[largest], reductions)
         centres = None if centred is None else models[largest].compute_mean_reprojection_error()
         models[largest] = refine(models[largest]) if centred is None else centred
-    others = other_lenses(None if largest is None else models[largest], database)
+    if not fixed:
+        others = other_lenses(None if largest is None else models[largest], database)
     for key, model in models.items():
         folder = Path(output) / str(key)
         folder.mkdir(parents=True)
         model.write(str(folder))
     sizes = {name: most_images(found.models) for name, found in tried.items()}
     keys = sorted(models, key=lambda key: key != largest)
-    described = [_described(str(key), models[key]) for key in keys]
-    result = {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described}
+    described = [described_model(str(key), models[key]) for key in keys]
+    result = {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described, "lens": lens}
     return {**result, "score": tried[mapper].score, "lenses": others, "centres": centres, "torn": torn, "wrong": wrong}
 
 
-def _incremental(report: Report, database: str, images: str, cores: int, enough: float) -> dict[int, Any]:
+def _incremental(report: Report, database: str, images: str, cores: int, enough: float, fixed: bool) -> dict[int, Any]:
     """The pycolmap models of the first of FIRST_PAIRS with at least `enough` images, else those with the most."""
     import pycolmap
 
@@ -101,6 +114,7 @@ def _incremental(report: Report, database: str, images: str, cores: int, enough:
         num_threads=cores, random_seed=SEED, min_model_size=SMALLEST_MODEL, image_path=images
     )
     options.max_focal_length_ratio = LONGEST_FOCAL
+    options.ba_refine_focal_length = options.ba_refine_extra_params = not fixed
     options.mapper.random_seed = SEED
     options.triangulation.random_seed = SEED
     models: dict[int, Any] = {}
@@ -123,7 +137,7 @@ def _incremental(report: Report, database: str, images: str, cores: int, enough:
     return models
 
 
-def _global(database: str, images: str, cores: int) -> dict[int, Any]:
+def _global(database: str, images: str, cores: int, fixed: bool) -> dict[int, Any]:
     """The pycolmap models of the global mapper."""
     import pycolmap
 
@@ -132,9 +146,11 @@ def _global(database: str, images: str, cores: int) -> dict[int, Any]:
     )
     mapper = options.mapper
     mapper.num_threads = cores
+    adjustment = mapper.bundle_adjustment
+    adjustment.refine_focal_length = adjustment.refine_extra_params = not fixed
     for seeded in (mapper, mapper.rotation_averaging, mapper.global_positioning, mapper.retriangulation):
         seeded.random_seed = SEED
-    mapper.global_positioning.use_gpu = mapper.bundle_adjustment.ceres.use_gpu = False
+    mapper.global_positioning.use_gpu = adjustment.ceres.use_gpu = False
     with TemporaryDirectory() as folder:
         return pycolmap.global_mapping(database, images, folder, options)
 
@@ -144,7 +160,8 @@ def most_images(models: Mapping[int, Any]) -> int:
     return max((model.num_reg_images() for model in models.values()), default=0)
 
 
-def _described(folder: str, model: Any) -> dict[str, Any]:
+def described_model(folder: str, model: Any) -> dict[str, Any]:
+    """Folder, images, points and errors of a pycolmap model."""
     posed = [image for image in model.images.values() if image.has_pose]
     return {
         "folder": folder,

@@ -55,18 +55,21 @@ class TimeIsOver(Exception):
 def find_features(work: Path, cameras: Sequence[Group], source: Source = WHOLE) -> None:
     """Extract the features of all images into the database; raises WorkError if COLMAP fails."""
     (work / source.database).parent.mkdir(exist_ok=True)
-    tasks = [(list(camera.names), max(camera.size), _parameters(camera)) for camera in cameras]
+    tasks = [(list(camera.names), max(camera.size), *_parameters(camera)) for camera in cameras]
     total = sum(len(camera.names) for camera in cameras)
     masks = str(work / source.masks) if source.masks else ""
     task, given = colmap_tasks.extract, (str(work / IMAGES), masks, source.is_fine, tasks)
     run_filling(work, source, "features", total, "descriptors", task, *given)
 
 
-def _parameters(camera: Group) -> str:
-    """COLMAP's camera parameters from EXIF: focal length, cx, cy, radial distortion; "" if unknown."""
+def _parameters(camera: Group) -> tuple[str, str]:
+    """COLMAP's camera model and its parameters: of a known lens, else from EXIF, without distortion; "" if unknown."""
+    if camera.lens:
+        model, *parameters = camera.lens.split()
+        return model, ",".join(parameters)
     if camera.focal is None:
-        return ""
-    return f"{camera.focal},{camera.size[0] / 2},{camera.size[1] / 2},0"
+        return colmap_tasks.CAMERA_MODEL, ""
+    return colmap_tasks.CAMERA_MODEL, f"{camera.focal},{camera.size[0] / 2},{camera.size[1] / 2},0"
 
 
 def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool, source: Source = WHOLE) -> int:
@@ -102,9 +105,16 @@ def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> 
             source,
             mapping.reconstruct,
             *(str(work / part) for part in (source.database, IMAGES, models)),
-            _cores(),
+            cores(),
             {frame.name: frame.reduction for frame in cropped(frames)},
+            any(frame.lens for frame in frames),
             on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
+        )
+    if found["lens"]:
+        raise UserError(
+            f"--lens: the photographs fit a focal length {found['lens'][0]:+.1%} off, with a reprojection error of "
+            f"{found['lens'][1]:.2f} instead of {found['lens'][2]:.2f} px: the lens or its zoom was changed; leave "
+            "--lens out, or name the case of this lens"
         )
     # Only the incremental mapper does not find cameras without parallax; more images of the same kind would not help.
     n_left = len(left_out(found, frames))
@@ -149,7 +159,7 @@ def run_filling(
         def count() -> None:
             bar.to(matches.count_rows(database, table, bar.n))
 
-        apart(work, source, task, str(database), *arguments, _cores(), on_wait=count)
+        apart(work, source, task, str(database), *arguments, cores(), on_wait=count)
         count()
 
 
@@ -176,6 +186,6 @@ def apart(
         raise WorkError(f"COLMAP failed ({error}); see its log {work / LOG}") from error
 
 
-def _cores() -> int:
+def cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0))

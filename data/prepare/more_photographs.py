@@ -1,0 +1,192 @@
+"""Photographs added to a prepared scene, or removed: the new ones are registered in its model, and the frame stays.
+
+The earlier cameras are kept as they are. Everything is written to a folder of its own below the work folder, and moved
+to its place when the scene is complete, so that an interrupted call is continued by the next one.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from data.errors import INVALID, UserError, listed
+from data.io.clock import phase
+from data.io.files import read_regular, remove
+from data.parsed_scene import ParsedScene, WorldFrame, transformed
+from data.prepare.frames import VIEW_NAME, Frame, copy_images, groups
+from data.prepare.given_cameras import to_world
+from data.prepare.products import RECORD
+from data.prepare.sfm import stages as sfm
+from data.prepare.sfm.colmap_tasks import SEED, Report, known_images
+from data.prepare.sfm.joining import add_image
+from data.prepare.sfm.mapping import described_model
+from data.prepare.sfm.matches import copy_database
+from data.prepare.sources import MIN_IMAGES
+from data.prepare.steps import Bar, Steps
+from data.scenes.readers.neus import FRAME_FILE, REFERENCE_FILE, read_frame
+
+NEXT = "next"  # subfolder of the work folder in which the scene with all photographs is made
+EARLIER = "earlier"  # in it: the frame files of the scene
+LEAST_COMMON = 0.5  # of the earlier photographs must be among those given now
+LEAST_REGISTERED = 3  # points per earlier image that a model needs
+
+
+def earlier_frames(steps: Steps) -> list[Frame]:
+    """The frames of a prepared scene by the results of its steps; [] without one, and of panoramas."""
+    try:
+        rows = steps.result("photographs") or []
+        return [] if any(VIEW_NAME.fullmatch(row["name"]) for row in rows) else [Frame(**row) for row in rows]
+    except INVALID:
+        return []
+
+
+def in_earlier_order(paths: Sequence[Path], frames: Sequence[Frame]) -> list[Path]:
+    """The photographs that are among the frames in their order, then the others."""
+    place = {frame.source: number for number, frame in enumerate(frames)}
+    return sorted(paths, key=lambda path: place.get(path.name, len(place)))
+
+
+def can_grow(frames: Sequence[Frame], paths: Sequence[Path]) -> bool:
+    """Whether enough of the earlier photographs are given again."""
+    common = {frame.source for frame in frames}.intersection(path.name for path in paths)
+    return len(common) >= max(MIN_IMAGES, LEAST_COMMON * len(frames))
+
+
+def start(following: Path, work: Path) -> None:
+    """An empty folder NEXT with the record of the files of the scene."""
+    remove(following)
+    following.mkdir()
+    shutil.copy(work / RECORD, following / RECORD)
+
+
+def copy_all(paths: Sequence[Path], frames: Sequence[Frame], work: Path, following: Path) -> list[dict[str, object]]:
+    """Copy the photographs, with the numbers of the earlier frames and further ones; returns their frames.
+
+    Raises UserError if the content of an earlier photograph changed.
+    """
+    number_of = {frame.source: int(Path(frame.name).stem) for frame in frames}
+    further = iter(range(1 + max(number_of.values()), 1 + max(number_of.values()) + len(paths)))
+    numbers = [number_of[path.name] if path.name in number_of else next(further) for path in paths]
+    with Bar("photographs", len(paths)) as bar:
+        copied = copy_images(paths, following / sfm.IMAGES, bar, numbers=numbers)
+    names = {frame.source: frame.name for frame in frames}
+    changed = [
+        str(row["source"])
+        for row in copied
+        if (name := names.get(str(row["source"])))
+        and not _is_same(work / sfm.IMAGES / name, following / sfm.IMAGES / str(row["name"]))
+    ]
+    if changed:
+        raise UserError(
+            f"{listed(changed)}: changed since the scene was prepared; pass --overwrite to prepare it again"
+        )
+    return copied
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.is_file() and read_regular(one) == read_regular(other)
+
+
+def find_all_features(work: Path, following: Path, frames: Sequence[Frame]) -> None:
+    """The features of the earlier frames from their database, and those of the others."""
+    if not (following / sfm.DATABASE).is_file():
+        (following / sfm.DATABASE).parent.mkdir(exist_ok=True)
+        copy_database(work / sfm.DATABASE, following / sfm.DATABASE)
+    sfm.find_features(following, groups(frames))
+
+
+def register(work: Path, following: Path, target: Path, frames: Sequence[Frame]) -> dict[str, Any]:
+    """Register the new frames in the model of the work folder; the result of `map_images`, with "change".
+
+    "change" [4, 4] maps the model to the world frame of the scene, whose files are kept in EARLIER. Raises UserError
+    if the model cannot be extended.
+    """
+    (following / EARLIER).mkdir(exist_ok=True)
+    for name in (FRAME_FILE, REFERENCE_FILE):
+        if (target / name).is_file():
+            shutil.copy(target / name, following / EARLIER / name)
+    model, change, scale_mat = to_world(work, target)
+    before, called = str(model.source), {frame.name: frame.source for frame in frames}
+    further = following / sfm.FURTHER / "matches.db"  # whose cameras become those of the model
+    remove(further.parent)
+    further.parent.mkdir()
+    copy_database(following / sfm.DATABASE, further)
+    paths = (str(path) for path in (further, following / sfm.IMAGES, following / sfm.MODELS))
+    with phase("mapping"):
+        found = sfm.apart(following, sfm.WHOLE, register_images, *paths, before, list(called), sfm.cores())
+    remove(further.parent)
+    if found["points"] < LEAST_REGISTERED * len(found["names"]):
+        raise UserError(
+            f"{target}: its cameras share {found['points']} points with the photographs, so others cannot be added; "
+            "pass --overwrite to prepare all again"
+        )
+    sphere = [*scale_mat[:3, 3].tolist(), float(np.cbrt(np.linalg.det(scale_mat[:3, :3])))]
+    names = [called[name] for name in found["names"]]
+    without = [source for source in called.values() if source not in names]
+    notes = [f"no camera was found for {len(without)} photographs: {listed(without)}"] if without else []
+    roi = " ".join(f"{value:.17g}" for value in sphere)
+    return {**found, "names": names, "notes": notes, "change": change.tolist(), "roi": roi}
+
+
+def register_images(
+    report: Report, database: str, images: str, output: str, earlier: str, names: Sequence[str], cores: int
+) -> dict[str, Any]:
+    """The model in the folder `earlier` without images that are not in `names`, and with the others of the database.
+
+    For `run_apart`. Its cameras are constant: their points are triangulated anew, then COLMAP's mapper adds images.
+    """
+    import pycolmap
+
+    pycolmap.set_random_seed(SEED)
+    keys = known_images(database)
+    model, kept = pycolmap.Reconstruction(earlier), pycolmap.Reconstruction()
+    with pycolmap.Database.open(database) as opened:
+        for camera in model.cameras.values():
+            opened.update_camera(camera)
+        pixels = {image.name: opened.read_keypoints(image.image_id)[:, :2] for image in opened.read_all_images()}
+    for camera in model.cameras.values():
+        kept.add_camera(camera)
+    for rig in model.rigs.values():
+        kept.add_rig(rig)
+    for image in model.images.values():
+        if image.has_pose and image.name in names and image.name in keys:
+            add_image(kept, model, image, image.cam_from_world(), np.asarray(pixels[image.name], float))
+    options = pycolmap.IncrementalPipelineOptions(num_threads=cores, random_seed=SEED, image_path=images)
+    options.mapper.random_seed = options.triangulation.random_seed = SEED
+    options.fix_existing_frames, options.constant_cameras = True, set(kept.cameras)
+    options.image_names, options.multiple_models = list(names), False
+    with TemporaryDirectory() as folder:
+        given = Path(folder) / "given"
+        given.mkdir()
+        kept = pycolmap.triangulate_points(kept, database, images, folder, options=options)
+        kept.write(str(given))
+        found = pycolmap.incremental_mapping(database, images, folder, options=options, input_path=str(given))
+    best = max(found.values(), key=lambda one: one.num_reg_images(), default=kept)
+    place = Path(output) / "0"
+    place.mkdir(parents=True)
+    best.write(str(place))
+    return described_model("0", best)
+
+
+def as_before(parsed: ParsedScene, model: Mapping[str, Any], following: Path, called: Mapping[str, str]) -> ParsedScene:
+    """The registered scene in the world frame of the earlier one. `called`: the photograph of each frame's name."""
+    frame = read_frame(following / EARLIER / FRAME_FILE) or WorldFrame("")
+    shown = {image.path.name for image in parsed.images}
+    errors = {called[name]: error for name, error in model["errors"].items() if name in shown}
+    without = tuple(source for name, source in called.items() if name not in shown)
+    frame = replace(frame, photographs={}, camera_errors=errors, without_camera=without)
+    return transformed(parsed, np.array(model["change"]), frame)
+
+
+def adopt(following: Path, work: Path, last: str) -> None:
+    """Move what was made in NEXT to its place in the work folder; the stamp of the step `last` is moved last."""
+    for path in sorted(following.iterdir(), key=lambda path: path.stem == last):
+        remove(work / path.name)
+        path.rename(work / path.name)
+    following.rmdir()

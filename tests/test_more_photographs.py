@@ -1,0 +1,70 @@
+"""Photographs added to a prepared scene are registered in it, removed ones leave, and cameras, frame, region stay."""
+
+import os
+
+import numpy as np
+import pytest
+from preparations import read, refuse, request
+from rendered_photographs import write_photographs
+
+from data.prepare import more_photographs
+from data.prepare.pipeline import prepare
+
+
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory):
+    """A scene of photographs 0, 2, 3, 4 and 6 of seven, to which 1 and 5 are added and of which 6 is removed."""
+    folder = tmp_path_factory.mktemp("grown")
+    poses = write_photographs(folder / "photos", 7)
+    for number in range(7):  # the names of images of a scene
+        (folder / f"photos/photo_{number}.png").rename(folder / f"photos/{number:03d}.png")
+    for number in (1, 5):
+        (folder / f"photos/{number:03d}.png").rename(folder / f"{number:03d}.png")
+    assert prepare(request(folder), str)
+    before = read(folder / "scene")
+    for number in (1, 5):
+        (folder / f"{number:03d}.png").rename(folder / f"photos/{number:03d}.png")
+    (folder / "photos/006.png").unlink()
+    first = folder / "first"
+    with pytest.MonkeyPatch.context() as context:  # interrupted while the work folder is replaced
+        context.setattr(more_photographs, "adopt", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            prepare(request(folder), str)
+    return folder, poses, before, first
+
+
+def world_centres(scene):
+    return scene.c2w[:, :3, 3] @ scene.scene_to_world[:3, :3].T + scene.scene_to_world[:3, 3]
+
+
+def test_new_photographs_are_registered_and_the_others_stay(grown):
+    folder, poses, before, _ = grown
+    said = []
+    assert prepare(request(folder), said.append), "the interrupted call is finished"
+    assert not (folder / "scene/prepare/next").exists()
+    after = read(folder / "scene")
+    order = [f"{number:03d}.png" for number in (0, 2, 3, 4, 1, 5)]
+    assert list(after.photographs) == order
+    assert np.allclose(after.scene_to_world, before.scene_to_world)
+    extent = np.ptp(world_centres(before), axis=0).max()
+    assert np.allclose(world_centres(after)[:4], world_centres(before)[:4], atol=1e-4 * extent)
+    truth = poses[[0, 2, 3, 4, 1, 5], :3, 3]
+    from data.cameras import similarity
+
+    turn, scale, shift = similarity(world_centres(after)[:4], truth[:4])
+    errors = np.linalg.norm(scale * world_centres(after) @ turn.T + shift - truth, axis=1)
+    assert errors[4:].max() < 0.03 * np.ptp(truth, axis=0).max()
+    assert after.frame.up_source == before.frame.up_source
+    assert not prepare(request(folder), str), "complete"
+
+
+def test_a_changed_photograph_and_another_object_are_refused(grown):
+    folder, *_ = grown
+    (folder / "photos/006.png").write_bytes((folder / "photos/000.png").read_bytes())
+    kept = (folder / "photos/002.png").read_bytes()
+    (folder / "photos/002.png").write_bytes((folder / "photos/003.png").read_bytes())
+    refuse("002.png: changed since the scene was prepared; pass --overwrite", folder)
+    (folder / "photos/002.png").write_bytes(kept)
+    for number in (0, 1, 2, 4):
+        os.rename(folder / f"photos/{number:03d}.png", folder / f"photos/other_{number}.png")
+    refuse("contains a scene of other photographs or options", folder)

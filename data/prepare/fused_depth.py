@@ -114,8 +114,9 @@ def _signed_distance(maps: DepthMaps) -> np.ndarray:
     is_surface = (observed >= OBSERVED) & (np.abs(mean) < NEAR_SURFACE)
     is_hidden = (hidden >= np.maximum(OBSERVED, LEAST_HIDDEN * within)) & (free < MOST_FREE * hidden)
     is_inside = np.where(is_surface, mean < 0, is_hidden)
-    is_surface, is_inside, mean = (of.reshape((CELLS,) * 3) for of in (is_surface, is_inside, mean))
-    distances = np.where(is_surface, mean * FUSED_TRUNCATION, signed_distances(is_inside, 2.0 / CELLS))
+    grid = (CELLS,) * 3
+    from_surface = signed_distances(is_inside.reshape(grid), 2.0 / CELLS)
+    distances = np.where(is_surface.reshape(grid), mean.reshape(grid) * FUSED_TRUNCATION, from_surface)
     return gaussian_filter(distances, SMOOTHING).astype(np.float32)
 
 

@@ -244,7 +244,7 @@ def _require_transfer(scene: Scene, points: np.ndarray, own: Mapping[int, np.nda
 def _overlap(mask: np.ndarray, other: np.ndarray) -> float:
     """The intersection over union of two masks uint8 [H, W]."""
     first, second = mask > MASK_HALF, other > MASK_HALF
-    return np.count_nonzero(first & second) / max(1, np.count_nonzero(first | second))
+    return int((first & second).sum()) / max(1, int((first | second).sum()))
 
 
 def _each(scene: Scene, cut: Callable[[int], np.ndarray]) -> tuple[np.ndarray, ...]:

@@ -89,7 +89,7 @@ def shows_outside_masks(scene: Scene, colour: np.ndarray | None) -> bool:
     for image, mask in zip(scene.images, scene.masks or (), strict=True):
         image, mask = (whole[::PLAIN_STRIDE, ::PLAIN_STRIDE] for whole in (image, mask))
         outside = to_float(image[mask <= MASK_HALF])
-        plain += np.count_nonzero(np.abs(outside - colour).max(axis=-1) <= PLAIN_STEP)
+        plain += int(np.count_nonzero(np.abs(outside - colour).max(axis=-1) <= PLAIN_STEP))
         count += len(outside)
     return count > 0 and plain >= PLAIN_SHARE * count
 

@@ -86,7 +86,7 @@ def gradients() -> Iterator[Result]:
     yield "SDF gradient", f"within {error:.0e} of NumPy", "" if error <= FIRST_BOUND else WRONG_SLOPE
     named = named_parameters(network)
     loss = ((output.gradient.sqr().sum(dim=1).sqrt() - 1.0).sqr()).mean()
-    along = {name: rng.normal(size=value.shape) for name, value in state.items()}
+    along = {name: np.asarray(rng.normal(size=value.shape)) for name, value in state.items()}
     slopes = dict(zip(named, jt.grad(loss, list(named.values())), strict=True))
     slope = sum(float((slopes[name].numpy() * along[name].reshape(slopes[name].shape)).sum()) for name in along)
     moved = [

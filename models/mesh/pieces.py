@@ -130,7 +130,7 @@ def without_bystanders(mesh: trimesh.Trimesh, centers: np.ndarray, points: np.nd
     if outside(centers) < MOSTLY_OUTSIDE:
         return Cleaned(mesh, 0, count)
     for name in np.flatnonzero(~stays):
-        part = within(name)
+        part = within(int(name))
         stays[name] = near.query(part)[0].min() < APART * size or outside(part) < MOSTLY_OUTSIDE
     return _with_pieces(mesh, label, stays, support)
 

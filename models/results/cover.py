@@ -123,8 +123,8 @@ def cover_picture(mesh: trimesh.Trimesh, support: Cover, scene: Scene) -> np.nda
         shaded = np.rint(colors * light[:, None]).astype(np.uint8)
         size = HEIGHT, max(1, round(scale * width))
         pictures.append(to_uint8(paint_mesh(mesh, shaded, intrinsics, scene.c2w[view], *size)))
-    pictures = np.concatenate(pictures, axis=1)
-    return np.concatenate([pictures, _legend(pictures.shape[1], missing_sides(scene))])
+    row = np.concatenate(pictures, axis=1)
+    return np.concatenate([row, _legend(row.shape[1], missing_sides(scene))])
 
 
 def _legend(width: int, missing: str) -> np.ndarray:

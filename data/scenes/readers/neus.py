@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -290,7 +290,8 @@ def write_neus_scene(folder: Path, scene: Scene) -> None:
             write_result(folder / REFERENCE_FILE, json.dumps(reference, indent=1).encode())
         write_result(folder / FRAME_FILE, json.dumps(frame, indent=1).encode())
     content = io.BytesIO()
-    np.savez(content, **camera_matrices(scene.intrinsics, scene.c2w, scene.scene_to_world))
+    matrices: dict[str, Any] = camera_matrices(scene.intrinsics, scene.c2w, scene.scene_to_world)
+    np.savez(content, **matrices)
     write_result(folder / CAMERA_FILE, content.getvalue())
 
 

@@ -212,7 +212,7 @@ def for_more_photographs(folder: Path, plan: ReconstructionPlan, data_dir: Path)
         settings[VALIDATION_VIEWS] = str([view for view, name in enumerate(now) if name in scored])
     newest = latest_checkpoint(folder / CHECKPOINTS, complain) or latest_checkpoint(folder / EARLIER_ONES, complain)
     steps = 0 if newest is None else newest.step
-    steps += max(LEAST_STEPS, round(GROWTH * steps))
+    steps = max(int(plan.settings[END_ITER]), steps + max(LEAST_STEPS, round(GROWTH * steps)))
     say(f"{len(now)} photographs instead of {len(before)}: the training goes on, {END_ITER} = {steps}")
     set_checkpoints_aside(folder)
     longest = steps if plan.is_auto else None

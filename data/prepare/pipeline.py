@@ -107,7 +107,8 @@ def prepare(request: Request, say: Say) -> bool:
                 _grow(request, found, mask_paths, boxes, before, following, say)
                 return True
             if _is_changed(request, steps, sources, before, is_whole):
-                more.start(following.folder, steps.folder)
+                if not following.is_begun("photographs"):
+                    more.start(following.folder, steps.folder)
                 _grow(request, found, mask_paths, boxes, before, following, say)
                 return True
             if _is_finished(request, steps, say):

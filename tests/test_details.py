@@ -68,7 +68,7 @@ def test_waves_that_photographs_show_are_found_without_folds(spacing, blurred):
     points = np.asarray(found.mesh.vertices)[middle]
     left = points[:, 2] - height(points, size)
     assert found.is_changed and found.after > found.before + 0.03
-    assert np.sqrt((left**2).mean()) < 0.35 * np.sqrt((height(points, size) ** 2).mean())
+    assert np.sqrt((left**2).mean()) < 0.37 * np.sqrt((height(points, size) ** 2).mean())
     assert found.mesh.face_normals[:, 2].min() > 0.5  # no triangle is turned over
 
 
@@ -91,12 +91,38 @@ def test_photographs_are_reduced_to_what_the_vertices_show(monkeypatch):
     assert grey_photographs.reduction(mesh, cameras, 1) == 3 and grey_photographs.reduction(mesh, cameras, 3) == 8
 
 
+def test_a_triangle_without_area_leaves_every_vertex_at_a_place():
+    mesh, size = plane(0.004), 0.006
+    flat = np.array([[3, 3, 4], [5, 6, 5]])  # two corners at one place
+    mesh = trimesh.Trimesh(mesh.vertices, np.concatenate([mesh.faces, flat]), process=False)
+    state = details._State(np.asarray(mesh.vertices), np.zeros((len(mesh.vertices), 3)), flat, None, None)
+    assert np.isfinite(details._carried(np.full_like(state.base, size), state, mesh)).all()
+
+
 def test_the_best_offset_is_that_of_a_parabola():
     at = np.arange(-3, 4)
     scores = np.stack([0.9 - 0.05 * (at - 1.3) ** 2, 0.9 - 0.05 * (at - 4.0) ** 2, np.full(7, 0.9)])
     offsets, confidence = details.best_offsets(scores.astype(np.float32))
     assert offsets[0] == pytest.approx(1.3, abs=1e-4) and confidence[0] > 0.9
     assert confidence[1] == 0.0 and confidence[2] < 1e-3
+
+
+def test_a_change_loses_its_noise_and_leaves_what_is_larger():
+    mesh, random = plane(0.01), np.random.default_rng(0)
+    beside = remesh.adjacency(np.asarray(mesh.faces), len(mesh.vertices))
+    first, second = random.normal(size=(2, len(mesh.vertices)))
+    variance = details.noise(first, second, beside)
+    assert variance.mean() == pytest.approx(1 / details.BASELINES, rel=0.1)
+    up = np.array([[0, 0, 1.0]])
+    waves = 10 * np.sin(100 * mesh.vertices[:, :1]) * up
+    assert details.without_noise(waves, 0 * variance, beside) == pytest.approx(waves)
+    grains = random.normal(scale=details.BASELINES**-0.5, size=(len(waves), 1)) * up
+
+    def left(change):
+        middle = of_the_middle(mesh)
+        return np.sqrt((details.without_noise(change, variance, beside)[middle] ** 2).mean())
+
+    assert left(waves) > 0.9 * np.sqrt((waves[of_the_middle(mesh)] ** 2).mean()) and left(grains) < 0.4 * grains.std()
 
 
 def test_a_change_that_makes_the_surface_cross_itself_is_taken_back():

@@ -3,8 +3,8 @@
 From coarse to fine: the mesh gets even triangles with edges of EDGE pixels; each vertex compares the photographs that
 show it best at some offsets (`ops.agreement`); the best offsets, weighted by how distinct they are, become a change
 that bends little; then edges are halved, for photographs of twice the size. Each vertex keeps its place on the given
-surface and its change apart, and photographs that were not compared decide how much of the change stays. V vertices, F
-faces.
+surface and its change apart. How much of the change stays is decided by photographs that were not compared, and by the
+agreement of two halves of those that were. V vertices, F faces.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ DISTINCT = 0.05  # second difference of the scores at a distinct best offset
 FAITH = 1e-3  # confidence, everywhere, in no change
 ITERATIONS, CLOSE = 60, 1e-3  # of conjugate gradients
 TURNED, TAKEN_BACK, LESS = 0.3, 6, 0.3  # cosine of a triangle that turns too much; how often, to what part
-AROUND = 30  # rounds of averaging of what the witnesses say
+SHORT = 4  # rounds of averaging of the offsets of half of the photographs
+SIGNIFICANT = 2.0  # standard deviations
+BASELINES = 3  # of all photographs compared at a vertex, for one of half of them
+AROUND = 30  # rounds of averaging of what the witnesses and both halves say
 SURE_GAIN = 0.01  # of the correlation of the witnesses, from which on all of a change stays; none at no gain
 WORTH = 0.004  # mean gain below which the mesh stays as it is
 
@@ -195,6 +198,32 @@ def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return inner - last // 2 + np.clip(shift, -0.5, 0.5), confidence
 
 
+def noise(first: np.ndarray, second: np.ndarray, beside: csr_matrix) -> np.ndarray:
+    """The variance of the noise [V] of offsets that all photographs give, by those [V] of two halves.
+
+    That of a half is half the mean square of their difference, around each vertex. A half compares two views, which
+    have one baseline, and all photographs four with three.
+    """
+    return 0.5 / BASELINES * _around((first - second) ** 2, beside)
+
+
+def without_noise(change: np.ndarray, variance: np.ndarray, beside: csr_matrix) -> np.ndarray:
+    """A change [V, 3], less where its length around a vertex is not far above SIGNIFICANT deviations of its noise.
+
+    variance: [V], of the noise of its length.
+    """
+    power = _around((change**2).sum(axis=1), beside)
+    return np.clip(1.0 - SIGNIFICANT**2 * variance / np.maximum(power, 1e-30), 0.0, 1.0)[:, None] * change
+
+
+def _around(values: np.ndarray, beside: csr_matrix, rounds: int = AROUND) -> np.ndarray:
+    """Values [V] after rounds of averaging with their neighbours."""
+    shares = diags(1.0 / np.maximum(np.asarray(beside.sum(axis=1)).ravel(), 1.0)) @ beside
+    for _ in range(rounds):
+        values = 0.5 * values + 0.5 * (shares @ values)
+    return values
+
+
 def smoothed(offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, beside: csr_matrix) -> np.ndarray:
     """The moves x [V] with the least sum of confidence (x - offset)^2, FAITH x^2, BENDING (Laplacian of change + x)^2.
 
@@ -252,19 +281,29 @@ def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[np.ndarray]) 
     known = ((before > -1) & (after > -1)).astype(np.float64)
     if not known.any():
         return Detailed(mesh, False, 0.0, 0.0)
-    gain, weight = known * (after - before), known
-    count = np.maximum(np.asarray(beside.sum(axis=1)).ravel(), 1.0)
-    for _ in range(AROUND):
-        gain, weight = (0.5 * value + 0.5 * (beside @ value) / count for value in (gain, weight))
+    gain, weight = (_around(value, beside) for value in (known * (after - before), known))
     stays = np.clip(gain / np.maximum(weight, 1e-6) / SURE_GAIN, 0.0, 1.0)
     means = [float((known * value).sum() / known.sum()) for value in (before, after)]
     if means[1] - means[0] < WORTH:
         return Detailed(mesh, False, *means)
-    change, vertices, faces = stays[:, None] * state.change, state.base, state.faces
+    change = without_noise(stays[:, None] * state.change, _variance(state, inputs), beside)
+    vertices, faces = state.base, state.faces
     if len(mesh.vertices) > len(vertices):  # it is finer than the photographs
         change, vertices, faces = _carried(change, state, mesh), np.asarray(mesh.vertices), np.asarray(mesh.faces)
     change = without_crossings(vertices, change, faces)
     return Detailed(trimesh.Trimesh(vertices + change, faces, process=False), True, *means)
+
+
+def _variance(state: _State, inputs: Sequence[np.ndarray]) -> np.ndarray:
+    """The variance [V] of the noise of the change, units of the frame squared."""
+    vertices, offsets = state.vertices, []
+    normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
+    for half in range(2):
+        views = state.views[:, half:COMPARED:2]
+        found, sure = best_offsets(_scores(vertices, normals, state.pixel, state.patches, views, inputs, OFFSETS))
+        weights = _around(sure, state.beside, SHORT) + FAITH
+        offsets.append(_around(sure * found, state.beside, SHORT) / weights)
+    return noise(*offsets, state.beside) * state.pixel**2
 
 
 def without_crossings(vertices: np.ndarray, change: np.ndarray, faces: np.ndarray) -> np.ndarray:
@@ -285,5 +324,7 @@ def _carried(change: np.ndarray, state: _State, mesh: trimesh.Trimesh) -> np.nda
     points = np.asarray(mesh.vertices)
     even = trimesh.Trimesh(state.base, state.faces, process=False)
     _, rows, places = igl.point_mesh_squared_distance(points, state.base, np.ascontiguousarray(state.faces, np.int64))
-    shares = trimesh.triangles.points_to_barycentric(even.triangles[rows], places)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = trimesh.triangles.points_to_barycentric(even.triangles[rows], places)
+    shares[~np.isfinite(shares).all(axis=1)] = 1.0 / 3.0  # of a triangle without area
     return without_turns(points, np.einsum("pk,pkc->pc", shares, change[state.faces[rows]]), np.asarray(mesh.faces))

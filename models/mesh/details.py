@@ -303,7 +303,8 @@ def _variance(state: _State, inputs: Sequence[np.ndarray]) -> np.ndarray:
         found, sure = best_offsets(_scores(vertices, normals, state.pixel, state.patches, views, inputs, OFFSETS))
         weights = _around(sure, state.beside, SHORT) + FAITH
         offsets.append(_around(sure * found, state.beside, SHORT) / weights)
-    return noise(*offsets, state.beside) * state.pixel**2
+    first, second = offsets
+    return noise(first, second, state.beside) * state.pixel**2
 
 
 def without_crossings(vertices: np.ndarray, change: np.ndarray, faces: np.ndarray) -> np.ndarray:

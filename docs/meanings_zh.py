@@ -401,6 +401,10 @@ GRID_MEANINGS = {
     "levels active at the start": "开始时启用的层数",
     "fraction of end_iter before the first update of the occupancy grid": "占据栅格何时首次更新，占 end_iter 的比例",
     "steps between updates of the occupancy grid": "两次更新占据栅格之间的步数",
+    "difference of colours from which a ray counts less, such as 0.1 against dents at highlights (neus, nerf, "
+    "fast_neus, fast_nerf); 0: all count alike": (
+        "颜色差从多大起光线的权重减小，例如 0.1，避免高光处的凹陷（neus、nerf、fast_neus、fast_nerf）；0：权重都相同"
+    ),
     "fraction of end_iter before the patch loss": "图块损失何时开始，占 end_iter 的比例",
     "patch radius in pixels": "图块半径，单位像素",
     "photographs that each is compared with: those that share most points": (

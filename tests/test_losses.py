@@ -13,7 +13,7 @@ from gradcheck import assert_grad_close, central_differences
 from models.machine.backend import jt
 from models.methods.gaussians.terms import LOSSES as OF_GAUSSIANS
 from models.rendering.losses import LOSSES
-from models.rendering.terms import color_term, eikonal_term, mask_term, masked_psnr
+from models.rendering.terms import color_term, eikonal_term, mask_term, masked_psnr, robust_counts
 from models.structs import SurfaceOutput, Term
 
 RAYS, SECTIONS = 6, 5
@@ -87,6 +87,15 @@ def test_the_training_loss_and_its_terms_agree_with_the_oracle():
     assert training_terms() == pytest.approx(expected, rel=1e-5)
     expected = oracles.psnr(*(array.astype(np.float64) for array in (RGB, TARGET, MASK)))
     assert loss(masked_psnr, RGB, TARGET, MASK) == pytest.approx(expected, rel=1e-5)
+
+
+def test_rays_far_off_count_less_by_the_weights_of_cauchys_loss():
+    scale, off = 0.2, np.abs(RGB.astype(np.float64) - TARGET)
+    weights = MASK / (1 + (off.max(axis=1, keepdims=True) / scale) ** 2)
+    robust = lambda rgb, target, mask: color_term(rgb, target, robust_counts(mask, rgb, target, scale))  # noqa: E731
+    assert loss(robust, RGB, TARGET, MASK) == pytest.approx((weights * off).sum() / weights.sum(), rel=1e-4)
+    expected = weights * np.sign(RGB - TARGET) / weights.sum()  # the weights are constants
+    assert_grad_close(slope(robust, RGB, TARGET, MASK), expected, rtol=1e-4)
 
 
 def test_an_empty_mask_or_sphere_gives_zero_and_finite_gradients():

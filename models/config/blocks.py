@@ -52,6 +52,7 @@ class TrainConfig:
     patches_from: float = share(0.2)
     # More fills concave parts, half as much leaves bumps on smooth surfaces.
     curvature_weight: float = weight(2e-3)  # without: jug a third, room a tenth worse
+    robust_scale: float = share(0.0)
     exposure_weight: float = weight(0.01)
     opacity_weight: float = weight(0.01)
     size_weight: float = weight(0.01)

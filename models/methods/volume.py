@@ -20,7 +20,7 @@ from models.rendering.conf import EXPOSURE, PhotographsConfig
 from models.rendering.loss_table import terms_of, weights_of
 from models.rendering.losses import LOSSES
 from models.rendering.protocol import OfRays, Output, Targets
-from models.rendering.terms import binary_mask
+from models.rendering.terms import binary_mask, robust_counts
 from models.structs import Noise, RayBatch, Term
 
 # The order in which networks are optimised and saved, as published; others follow.
@@ -110,6 +110,9 @@ class VolumeModel(Model):
 
     def terms(self, rendered: OfRays) -> dict[str, Term]:
         """The losses with a weight at this step, by name."""
+        if (scale := self.train.robust_scale) > 0.0:
+            counts = robust_counts(rendered.counts, rendered.rendering.rgb, rendered.target, scale)
+            rendered = replace(rendered, counts=counts)
         return terms_of(LOSSES, self.weights, rendered, rendered.step, self.train)
 
     def buffers(self) -> dict[str, np.ndarray]:

@@ -27,6 +27,15 @@ def color_term(rgb: Var, target: Var, counts: Var) -> Term:
     return mean_term("ABSOLUTE", rgb, target, counts)
 
 
+def robust_counts(counts: Var, rgb: Var, target: Var, scale: float) -> Var:
+    """counts [R, 1] of rays, less where a channel of the colour [R, 3] is off by `scale` or more, as by a highlight.
+
+    The weight of Cauchy's loss of the greatest difference d (Holland and Welsch, 1977): 1 / (1 + (d / scale)^2).
+    """
+    off = (rgb - target).abs().max(dim=1, keepdims=True).detach() / scale
+    return counts / (1.0 + off * off)
+
+
 def squared_term(rgb: Var, target: Var, counts: Var) -> Term:
     """Mean of (rgb - target)^2 over channels and counted rays."""
     total, count = loss_sum("SQUARED", rgb, target, counts)

@@ -11,8 +11,10 @@ from dense_renderer import training_losses
 from gradcheck import assert_grad_close, central_differences
 
 from models.machine.backend import jt
+from models.methods import volume
 from models.methods.gaussians.terms import LOSSES as OF_GAUSSIANS
 from models.rendering.losses import LOSSES
+from models.rendering.protocol import Rendered
 from models.rendering.terms import color_term, eikonal_term, mask_term, masked_psnr, robust_counts
 from models.structs import SurfaceOutput, Term
 
@@ -87,6 +89,16 @@ def test_the_training_loss_and_its_terms_agree_with_the_oracle():
     assert training_terms() == pytest.approx(expected, rel=1e-5)
     expected = oracles.psnr(*(array.astype(np.float64) for array in (RGB, TARGET, MASK)))
     assert loss(masked_psnr, RGB, TARGET, MASK) == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("scale", [0.0, 0.2])
+def test_rays_far_off_count_less_where_the_conf_says_so(scale, monkeypatch):
+    monkeypatch.setattr(volume, "terms_of", lambda losses, weights, rendered, step, train: rendered.counts)
+    given = Rendered(SimpleNamespace(rgb=jt.array(RGB)), None, jt.array(TARGET), jt.array(MASK), None, None, 0)
+    method = SimpleNamespace(train=dataclasses.replace(TRAIN, robust_scale=scale), weights={})
+    off = np.abs(RGB - TARGET).max(axis=1, keepdims=True)
+    expected = MASK / (1 + (off / scale) ** 2) if scale else MASK
+    np.testing.assert_allclose(volume.VolumeModel.terms(method, given).numpy(), expected, rtol=1e-5)
 
 
 def test_rays_far_off_count_less_by_the_weights_of_cauchys_loss():

@@ -15,17 +15,9 @@ from PIL import Image
 from data.errors import DamagedError, UserError, listed, read_by_library
 from data.io.files import open_input
 from data.io.headers import TIFF_SIGNATURES, tiff_page
-from data.io.images import (
-    HALF,
-    alpha_of,
-    image_size,
-    is_black_and_white,
-    is_transparent,
-    natural_key,
-    read_image,
-    rgb_of,
-)
+from data.io.images import alpha_of, image_size, is_black_and_white, is_transparent, natural_key, read_image, rgb_of
 from data.io.named_files import mask_files, mask_stems, masks_folder
+from data.parsed_scene import MASK_HALF
 from data.pixels import eight_bits
 from data.prepare.masks import LEAST_COVER, MOST_COVER
 from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, find_images, hdr_note, read_source_image
@@ -155,7 +147,7 @@ def masks_of(source: Path, found: Photographs) -> list[Path]:
 def is_cut_out(path: Path) -> bool:
     """Whether the alpha channel of a photograph may be its mask; only an image with one is decoded."""
     alpha = alpha_of(read_image(path)) if _has_alpha(path) else None
-    return alpha is not None and bool(LEAST_COVER <= np.mean(alpha > HALF) <= MOST_COVER)
+    return alpha is not None and bool(LEAST_COVER <= np.mean(alpha > MASK_HALF) <= MOST_COVER)
 
 
 def _has_alpha(path: Path) -> bool:

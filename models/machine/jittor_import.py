@@ -47,7 +47,7 @@ from models.machine.ranks import here
 from models.requests import DEVICES
 
 # The number of object files of Jittor's core (1.3.11, CPU), for the progress line.
-CORE_OBJECT_FILES = 150
+CORE_OBJECT_FILES = 29
 INTERVAL_SECONDS = 2.0
 COMPILES_ITSELF = "Jittor compiles itself; this happens once, and takes a minute or two."
 WAITS_FOR_OTHERS = (

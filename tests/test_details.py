@@ -107,7 +107,7 @@ def test_the_best_offset_is_that_of_a_parabola():
     assert confidence[1] == 0.0 and confidence[2] < 1e-3
 
 
-def test_a_change_loses_its_noise_and_leaves_what_is_larger():
+def test_noise_is_not_significant_and_what_is_larger_is():
     mesh, random = plane(0.01), np.random.default_rng(0)
     beside = remesh.adjacency(np.asarray(mesh.faces), len(mesh.vertices))
     first, second = random.normal(size=(2, len(mesh.vertices)))
@@ -115,14 +115,22 @@ def test_a_change_loses_its_noise_and_leaves_what_is_larger():
     assert variance.mean() == pytest.approx(1 / details.BASELINES, rel=0.1)
     up = np.array([[0, 0, 1.0]])
     waves = 10 * np.sin(100 * mesh.vertices[:, :1]) * up
-    assert details.without_noise(waves, 0 * variance, beside) == pytest.approx(waves)
+    assert details.significance(waves, 0 * variance, beside) == pytest.approx(1)
     grains = random.normal(scale=details.BASELINES**-0.5, size=(len(waves), 1)) * up
+    middle = of_the_middle(mesh)
+    assert details.significance(waves, variance, beside)[middle].mean() > 0.9
+    assert details.significance(grains, variance, beside)[middle].mean() < 0.4
 
-    def left(change):
-        middle = of_the_middle(mesh)
-        return np.sqrt((details.without_noise(change, variance, beside)[middle] ** 2).mean())
 
-    assert left(waves) > 0.9 * np.sqrt((waves[of_the_middle(mesh)] ** 2).mean()) and left(grains) < 0.4 * grains.std()
+def test_a_change_without_evidence_continues_what_is_around_it():
+    mesh = plane(0.01)
+    beside, at = remesh.adjacency(np.asarray(mesh.faces), len(mesh.vertices)), mesh.vertices[:, 0]
+    slope, evidence = at[:, None] * np.array([0, 0, 1.0]), np.ones(len(at))
+    pit = np.linalg.norm(mesh.vertices, axis=1) < 0.03
+    evidence[pit] = 0
+    change = np.where(pit[:, None], slope - 0.02, slope)
+    assert pit.sum() > 5 and 0 < np.abs(change - slope).max() == pytest.approx(0.02)
+    assert np.abs(details.supported(change, evidence, beside) - slope)[of_the_middle(mesh)].max() < 0.004
 
 
 def test_a_change_that_makes_the_surface_cross_itself_is_taken_back():

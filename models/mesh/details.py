@@ -3,8 +3,8 @@
 From coarse to fine: the mesh gets even triangles with edges of EDGE pixels; each vertex compares the photographs that
 show it best at some offsets (`ops.agreement`); the best offsets, weighted by how distinct they are, become a change
 that bends little; then edges are halved, for photographs of twice the size. Each vertex keeps its place on the given
-surface and its change apart. How much of the change stays is decided by photographs that were not compared, and by the
-agreement of two halves of those that were. V vertices, F faces.
+surface and its change apart. Evidence for a change are its agreement, photographs that were not compared, and two
+halves of those that were; where it lacks, the surface continues smoothly. V vertices, F faces.
 """
 
 from __future__ import annotations
@@ -145,7 +145,8 @@ def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray) -> Non
     normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
     scores = _scores(vertices, normals, steps, state.patches, state.views[:, :COMPARED], inputs, OFFSETS)
     offsets, confidence = best_offsets(scores)
-    move = smoothed(offsets * steps, confidence, dots(state.change, normals), state.beside)
+    bending = np.full(len(offsets), BENDING)
+    move = smoothed(offsets * steps, confidence, dots(state.change, normals), state.beside, bending)
     move = np.clip(move, -OFFSETS // 2 * steps, OFFSETS // 2 * steps)
     state.change += without_turns(vertices, move[:, None] * normals, state.faces)
 
@@ -193,9 +194,13 @@ def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     low, middle, high = (scores[rows, inner + shift].astype(np.float64) for shift in (-1, 0, 1))
     bend = 2.0 * middle - low - high
     shift = 0.5 * (high - low) / np.maximum(bend, 1e-6)
-    sure = np.clip((middle - LEAST_SCORE) / (SURE_SCORE - LEAST_SCORE), 0.0, 1.0)
-    confidence = np.clip(bend / DISTINCT, 0.0, 1.0) * sure * (best == inner)
+    confidence = np.clip(bend / DISTINCT, 0.0, 1.0) * _trust(middle) * (best == inner)
     return inner - last // 2 + np.clip(shift, -0.5, 0.5), confidence
+
+
+def _trust(scores: np.ndarray) -> np.ndarray:
+    """What an offset of these scores counts, in [0, 1]."""
+    return np.clip((scores - LEAST_SCORE) / (SURE_SCORE - LEAST_SCORE), 0.0, 1.0)
 
 
 def noise(first: np.ndarray, second: np.ndarray, beside: csr_matrix) -> np.ndarray:
@@ -207,13 +212,22 @@ def noise(first: np.ndarray, second: np.ndarray, beside: csr_matrix) -> np.ndarr
     return 0.5 / BASELINES * _around((first - second) ** 2, beside)
 
 
-def without_noise(change: np.ndarray, variance: np.ndarray, beside: csr_matrix) -> np.ndarray:
-    """A change [V, 3], less where its length around a vertex is not far above SIGNIFICANT deviations of its noise.
+def significance(change: np.ndarray, variance: np.ndarray, beside: csr_matrix) -> np.ndarray:
+    """The share [V] of the square of a change [V, 3], around each vertex, above SIGNIFICANT deviations of its noise.
 
     variance: [V], of the noise of its length.
     """
     power = _around((change**2).sum(axis=1), beside)
-    return np.clip(1.0 - SIGNIFICANT**2 * variance / np.maximum(power, 1e-30), 0.0, 1.0)[:, None] * change
+    return np.clip(1.0 - SIGNIFICANT**2 * variance / np.maximum(power, 1e-30), 0.0, 1.0)
+
+
+def supported(change: np.ndarray, evidence: np.ndarray, beside: csr_matrix) -> np.ndarray:
+    """A change [V, 3] where the evidence [V] for it, in [0, 1], is large; elsewhere the smooth continuation of it.
+
+    A wrong change times its evidence would remain as pits and spikes, only lower.
+    """
+    still, bending = np.zeros(len(change)), BENDING * (1.0 - evidence)
+    return np.stack([smoothed(change[:, axis], evidence, still, beside, bending) for axis in range(3)], axis=1)
 
 
 def _around(values: np.ndarray, beside: csr_matrix, rounds: int = AROUND) -> np.ndarray:
@@ -224,21 +238,24 @@ def _around(values: np.ndarray, beside: csr_matrix, rounds: int = AROUND) -> np.
     return values
 
 
-def smoothed(offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, beside: csr_matrix) -> np.ndarray:
-    """The moves x [V] with the least sum of confidence (x - offset)^2, FAITH x^2, BENDING (Laplacian of change + x)^2.
+def smoothed(
+    offsets: np.ndarray, confidence: np.ndarray, change: np.ndarray, beside: csr_matrix, bending: np.ndarray
+) -> np.ndarray:
+    """The moves x [V] with the least sum of confidence (x - offset)^2, FAITH x^2, bending (Laplacian of change + x)^2.
 
-    `change` [V] is that of the moves before, so that their noise does not add up.
+    `change` [V] is that of the moves before, so that their noise does not add up. `bending`: [V].
     """
     count = len(offsets)
     shares = diags(1.0 / np.maximum(np.asarray(beside.sum(axis=1)).ravel(), 1.0)).astype(np.float32) @ beside
     laplacian = (identity(count, np.float32, "csr") - shares).tocsr()
     transposed, weight = laplacian.T.tocsr(), (confidence + FAITH).astype(np.float32)
+    bending = bending.astype(np.float32)
 
     def bent(values: np.ndarray) -> np.ndarray:
-        return BENDING * (transposed @ (laplacian @ values.astype(np.float32)))
+        return transposed @ (bending * (laplacian @ values.astype(np.float32)))
 
     product = LinearOperator((count,) * 2, lambda x: weight * x + bent(x), dtype=np.float32)
-    diagonal = weight + BENDING * np.asarray(laplacian.power(2).sum(axis=0)).ravel()
+    diagonal = weight + laplacian.power(2).T @ bending
     near = LinearOperator((count,) * 2, lambda x: x / diagonal, dtype=np.float32)
     begin = (confidence * offsets).astype(np.float32)
     return cg(product, begin - bent(change), x0=begin, rtol=CLOSE, maxiter=ITERATIONS, M=near)[0].astype(np.float64)
@@ -274,10 +291,11 @@ def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[np.ndarray]) 
     """
     beside, witnesses = state.beside, state.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
     views = np.where((witnesses >= 0).sum(axis=1, keepdims=True) < 2, state.views[:, :3], witnesses)
-    before, after = (
-        _scores(place, place, state.pixel, state.patches, views, inputs, 1)[:, 0]
-        for place in (state.base, state.vertices)
-    )
+
+    def in_place(vertices: np.ndarray, views: np.ndarray) -> np.ndarray:
+        return _scores(vertices, vertices, state.pixel, state.patches, views, inputs, 1)[:, 0]
+
+    before, after = (in_place(vertices, views) for vertices in (state.base, state.vertices))
     known = ((before > -1) & (after > -1)).astype(np.float64)
     if not known.any():
         return Detailed(mesh, False, 0.0, 0.0)
@@ -286,7 +304,9 @@ def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[np.ndarray]) 
     means = [float((known * value).sum() / known.sum()) for value in (before, after)]
     if means[1] - means[0] < WORTH:
         return Detailed(mesh, False, *means)
-    change = without_noise(stays[:, None] * state.change, _variance(state, inputs), beside)
+    trust = _trust(in_place(state.vertices, state.views[:, :COMPARED]))
+    evidence = stays * trust * significance(state.change, _variance(state, inputs), beside)
+    change = supported(state.change, evidence, beside)
     vertices, faces = state.base, state.faces
     if len(mesh.vertices) > len(vertices):  # it is finer than the photographs
         change, vertices, faces = _carried(change, state, mesh), np.asarray(mesh.vertices), np.asarray(mesh.faces)

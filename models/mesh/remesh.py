@@ -140,7 +140,8 @@ def crossed(vertices: np.ndarray, faces: np.ndarray, around: np.ndarray | None =
     rows = rows[~(corners[:, :, None] == edges[rows][:, None, :]).any(axis=(1, 2))]
     first, second, third = vertices[faces[triangle[rows]]].transpose(1, 0, 2)
     across = np.cross(second - first, third - first)
-    share = dots(first - begin[rows], across) / dots(along[rows], across)  # of the edge, where it meets the plane
+    with np.errstate(divide="ignore", invalid="ignore"):  # an edge within the plane
+        share = dots(first - begin[rows], across) / dots(along[rows], across)  # of the edge, where it meets the plane
     is_crossed = np.zeros(len(vertices), bool)
     is_crossed[edges[rows[share < 1.0 - WITHIN]]] = True
     return is_crossed

@@ -188,7 +188,7 @@ def test_inspect_names_neighbours_that_are_torn_apart():
 
 
 def test_the_mesh_of_doubtful_cameras_is_not_called_reliable():
-    figures = {"points_missing": 0.1, "cover_points": 0.9, "points_off_plane": 5, "points_scored": 5}
+    figures = {"points_missing": 0.1, "cover_points": 0.9, "points_off_plane": 50, "points_scored": 50}
     figures |= {"sides_missing": "behind"}
     lines = " ".join(trust(figures, WorldFrame("", doubt="the cameras are doubtful: a; do this")))
     assert lines.startswith("the cameras are doubtful") and "reliable" not in lines and "behind" not in lines

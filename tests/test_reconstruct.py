@@ -187,6 +187,8 @@ def test_figures_say_how_far_to_trust_a_result():
     for figures, words in (
         ({"points_missing": 0.7}, "only 30% of the SfM points"),
         ({"points_missing": 0.3}, "parts of the mesh are wrong"),
+        ({"points_missing": 0.5, "points_scored": 4}, "only 4 SfM points are on the object, too few to test it"),
+        ({"points_missing": 0.5, "points_scored": 40}, "parts of the mesh are wrong"),
         ({"points_missing": 0.01}, "which part of the mesh they test is not known"),
         ({"psnr": 12.0}, "the views are not consistent with one shape"),
         ({"psnr": 12.0, "psnr_mask": 30.0, "counts_first": "psnr_mask"}, "30.0 dB, which does not verify depth"),

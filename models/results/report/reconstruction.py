@@ -117,6 +117,7 @@ RESULT_FILES = (
     (f"{REPORT_FOLDER}metrics.json", "metrics.json"),
     *((f"{REPORT_FOLDER}{name}", name) for name in OF_DETAILS),
 )
+LEAST_SCORED = 20  # points on the object: with fewer, such as 4 on a jug without texture, their share says nothing
 SOME_THIN, MOST_TESTED = 0.1, 0.5  # fraction of the mesh, and of its thin walls: thickness is reported as untested
 LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
 
@@ -145,7 +146,10 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))
     if figures.get("counts_first") == "psnr_mask":
         psnr = figures.get("psnr_mask")
-    if missing is not None:
+    if missing is not None and (scored := figures.get("points_scored", LEAST_SCORED)) < LEAST_SCORED:
+        few = f"only {scored} SfM points are on the object, too few to test it"
+        sentences.append(f"{few}: compare it with the photographs")
+    elif missing is not None:
         near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING_DISTANCE:g} radii"
         covered = _covered(figures)
         if missing > MOST_MISSING:

@@ -105,3 +105,13 @@ def test_a_scene_without_scale_is_compared_in_place_through_the_command_line(tmp
     assert "mean +0.00996, RMS 0.00996, 90 % below 0.00996 units of the scene" in said and "within ± 0.02" in said
     assert sorted(path.name for path in (tmp_path / "out/inspect").iterdir()) == sorted(OUTPUTS)
     assert main(words) == 2 and "mesh.ply: no such mesh file" in capsys.readouterr().err
+    assert main([*words, "--measure", "0 0 0, 1 0 0"]) == 2
+    assert "--compare, --measure: give only one of them" in capsys.readouterr().err
+    assert main([*words[:6], "--in_place", "--tolerance", "1"]) == 2
+    assert "--in_place, --tolerance: needs --compare FILE" in capsys.readouterr().err
+
+
+def test_a_reference_far_from_the_origin_is_refused_without_warnings(tmp_path, recwarn):
+    part().export(tmp_path / "mesh.ply")
+    part().apply_translation([1e9, 5e8, 0]).export(tmp_path / "cad.ply")
+    assert "do not show one object" in refused(tmp_path, WorldFrame(""), in_place=True) and not recwarn.list

@@ -8,6 +8,7 @@ from preparations import read, refuse, request
 from rendered_photographs import write_photographs
 
 from data.prepare import more_photographs
+from data.prepare.metric import Known
 from data.prepare.pipeline import prepare
 
 
@@ -25,12 +26,12 @@ def grown(tmp_path_factory):
     for number in (1, 5):
         (folder / f"{number:03d}.png").rename(folder / f"photos/{number:03d}.png")
     (folder / "photos/006.png").unlink()
-    first = folder / "first"
+    said = []
     with pytest.MonkeyPatch.context() as context:  # interrupted while the work folder is replaced
         context.setattr(more_photographs, "adopt", lambda *given: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            prepare(request(folder), str)
-    return folder, poses, before, first
+            prepare(request(folder), said.append)
+    return folder, poses, before, said
 
 
 def world_centres(scene):
@@ -38,9 +39,10 @@ def world_centres(scene):
 
 
 def test_new_photographs_are_registered_and_the_others_stay(grown):
-    folder, poses, before, _ = grown
-    said = []
-    assert prepare(request(folder), said.append), "the interrupted call is finished"
+    folder, poses, before, said = grown
+    refuse("contains a scene of other photographs or options", folder, known=Known(marker=0.03))
+    assert prepare(request(folder), str), "the interrupted call is finished"
+    assert "region of interest: from cameras_sphere.npz" in said
     assert not (folder / "scene/prepare/next").exists()
     after = read(folder / "scene")
     order = [f"{number:03d}.png" for number in (0, 2, 3, 4, 1, 5)]
@@ -60,6 +62,18 @@ def test_new_photographs_are_registered_and_the_others_stay(grown):
 
 def test_a_changed_photograph_and_another_object_are_refused(grown):
     folder, *_ = grown
+    given = folder / "scene/frame.json"
+    given.rename(folder / "frame.json")
+    (folder / "photos/005.png").rename(folder / "005.png")
+    refuse("frame.json beside it: is damaged or missing, which has lenses and poses", folder)
+    (folder / "frame.json").rename(given)
+    refuse(
+        "contains a scene of other photographs or options",
+        folder,
+        known=Known(length=("0", "0", "0", "1", "0", "0", "2")),
+    )
+    refuse("contains a scene of other photographs or options", folder, roi="0 0 0 1")
+    (folder / "005.png").rename(folder / "photos/005.png")
     (folder / "photos/006.png").write_bytes((folder / "photos/000.png").read_bytes())
     kept = (folder / "photos/002.png").read_bytes()
     (folder / "photos/002.png").write_bytes((folder / "photos/003.png").read_bytes())

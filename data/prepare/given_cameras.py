@@ -27,7 +27,7 @@ from data.scenes.config import DatasetConfig
 from data.scenes.frustum import Cameras
 from data.scenes.readers import READERS, recognise
 from data.scenes.readers.colmap import read_colmap
-from data.scenes.readers.neus import CAMERA_FILE, read_neus
+from data.scenes.readers.neus import CAMERA_FILE, FRAME_FILE, read_neus
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 from data.scenes.visual_hull import masked_views, visual_hull
@@ -115,9 +115,14 @@ def to_world(work: Path, target: Path) -> tuple[ParsedScene, np.ndarray, np.ndar
         images = [
             replace(image, path=Path(sources[image.path.name]), size=image_size(image.path)) for image in model.images
         ]
+        images = [image for image in images if image.path.name in there]
+        if not images:
+            raise ValueError
     except (SceneError, *INVALID, OSError) as error:
-        raise UserError(f"{work}: is damaged or missing, which has lenses and poses; prepare {target} again") from error
-    images = [image for image in images if image.path.name in there]
+        raise UserError(
+            f"{work}, or {FRAME_FILE} beside it: is damaged or missing, which has lenses and poses; prepare {target} "
+            "again with --overwrite"
+        ) from error
     centres = [image.c2w[:3, 3] for image in images], [there[image.path.name][:3, 3] for image in images]
     turn, scale, shift = similarity(*map(np.array, centres))
     change = np.eye(4)

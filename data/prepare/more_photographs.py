@@ -29,7 +29,7 @@ from data.prepare.sfm.mapping import described_model
 from data.prepare.sfm.matches import copy_database
 from data.prepare.sources import MIN_IMAGES
 from data.prepare.steps import Bar, Steps
-from data.scenes.readers.neus import FRAME_FILE, REFERENCE_FILE, read_frame
+from data.scenes.readers.neus import CAMERA_FILE, FRAME_FILE, REFERENCE_FILE, read_frame
 
 NEXT = "next"  # subfolder of the work folder in which the scene with all photographs is made
 EARLIER = "earlier"  # in it: the frame files of the scene
@@ -102,10 +102,10 @@ def find_all_features(work: Path, following: Path, frames: Sequence[Frame]) -> N
 
 
 def register(work: Path, following: Path, target: Path, frames: Sequence[Frame]) -> dict[str, Any]:
-    """Register the new frames in the model of the work folder; the result of `map_images`, with "change".
+    """Register the new frames in the model of the work folder; the result of `map_images`, "change" and "region".
 
-    "change" [4, 4] maps the model to the world frame of the scene, whose files are kept in EARLIER. Raises UserError
-    if the model cannot be extended.
+    These [4, 4] map the model, and the unit sphere, to the world frame of the scene, whose files are kept in EARLIER.
+    Raises UserError if the model cannot be extended.
     """
     (following / EARLIER).mkdir(exist_ok=True)
     for name in (FRAME_FILE, REFERENCE_FILE):
@@ -126,12 +126,10 @@ def register(work: Path, following: Path, target: Path, frames: Sequence[Frame])
             f"{target}: its cameras share {found['points']} points with the photographs, so others cannot be added; "
             "pass --overwrite to prepare all again"
         )
-    sphere = [*scale_mat[:3, 3].tolist(), float(np.cbrt(np.linalg.det(scale_mat[:3, :3])))]
     names = [called[name] for name in found["names"]]
     without = [source for source in called.values() if source not in names]
     notes = [f"no camera was found for {len(without)} photographs: {listed(without)}"] if without else []
-    roi = " ".join(f"{value:.17g}" for value in sphere)
-    return {**found, "names": names, "notes": notes, "change": change.tolist(), "roi": roi}
+    return {**found, "names": names, "notes": notes, "change": change.tolist(), "region": scale_mat.tolist()}
 
 
 def register_images(
@@ -174,14 +172,17 @@ def register_images(
     return described_model("0", best)
 
 
-def as_before(parsed: ParsedScene, model: Mapping[str, Any], following: Path, called: Mapping[str, str]) -> ParsedScene:
-    """The registered scene in the world frame of the earlier one. `called`: the photograph of each frame's name."""
+def as_before(
+    parsed: ParsedScene, model: Mapping[str, Any], following: Path, target: Path, called: Mapping[str, str]
+) -> ParsedScene:
+    """The registered scene in frame and region of the earlier one. `called`: the photograph of each frame."""
     frame = read_frame(following / EARLIER / FRAME_FILE) or WorldFrame("")
     shown = {image.path.name for image in parsed.images}
     errors = {called[name]: error for name, error in model["errors"].items() if name in shown}
     without = tuple(source for name, source in called.items() if name not in shown)
     frame = replace(frame, photographs={}, camera_errors=errors, without_camera=without)
-    return transformed(parsed, np.array(model["change"]), frame)
+    placed = transformed(parsed, np.array(model["change"]), frame)
+    return replace(placed, source=target / CAMERA_FILE, scale_mat=np.array(model["region"]))
 
 
 def adopt(following: Path, work: Path, last: str) -> None:

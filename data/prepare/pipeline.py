@@ -5,7 +5,7 @@ Intermediate results are in `<scene folder>/prepare`; a second call continues wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ import numpy as np
 from data.errors import UserError, listed
 from data.io.files import remove
 from data.io.images import read_image, rgb_of, write_image
+from data.parsed_scene import ParsedScene
 from data.prepare import masks, products
 from data.prepare import more_photographs as more
 from data.prepare.beside import Photographs, find_photographs, hides_nothing, masks_beside, masks_of
@@ -41,6 +42,7 @@ from data.prepare.sources import notes_of, profile_note
 from data.prepare.steps import Bar, Say, Step, Steps, WorkError, fingerprint, noted
 from data.prepare.world import world_frame
 from data.scenes.region import parse_roi
+from data.scenes.scene import Scene
 
 WORK = "prepare"
 FINISHED = products.FRESH
@@ -103,10 +105,9 @@ def prepare(request: Request, say: Say) -> bool:
             steps = Steps(request.target / WORK, inputs, say)
             steps.require_own(OUTPUTS)
             following = Steps(steps.folder / more.NEXT, inputs, say)
-            if not request.overwrite and (following.is_done("cameras") or following.is_done(FINISHED)):
-                _grow(request, found, mask_paths, boxes, before, following, say)
-                return True
-            if _is_changed(request, steps, sources, before, is_whole):
+            if request.overwrite:
+                remove(following.folder)
+            if _is_changed(request, steps, following, sources, before, is_whole):
                 if not following.is_begun("photographs"):
                     more.start(following.folder, steps.folder)
                 _grow(request, found, mask_paths, boxes, before, following, say)
@@ -153,8 +154,7 @@ def _prepare(
         remove(steps.folder / sfm.MASKS)
     else:  # in masks/ of the work folder, where the reader finds them; before the long work, since it may fail
         known_masks = steps.key("masks")
-        write = partial(_write_masks, request.masks, steps.folder, frames, sources, mask_paths)
-        steps.run(Step("masks", write, (sfm.MASKS,)))
+        _add_masks(request, steps, frames, sources, mask_paths)
     try:
         if given is None:
             model = estimate_cameras(steps, frames, not request.images.is_dir(), known_masks, say)
@@ -173,36 +173,59 @@ def _prepare(
     for note in overlay_note(steps.folder):
         say(note)
 
+    world, check = None, None
+    if given is not None:
+        check = partial(checked, given=given)
+        if given.frame is not None and request.known == Known():
+            world = partial(in_frame_of, given=given, notes=[*notes, *model["notes"]])
+    notes += overlay_note(steps.folder)
+    world = world or partial(
+        world_frame, known=request.known, frames=frames, sources=sources, model=model, roi=request.roi, notes=notes
+    )
+    _write(request, steps, frames, cut, world, say, check, request.roi)
+
+
+def _write(
+    request: Request,
+    steps: Steps,
+    frames: Sequence[Frame],
+    cut: Cut | None,
+    world: Callable[[ParsedScene], ParsedScene],
+    say: Say,
+    check: Callable[[Scene], str] | None = None,
+    roi: str = "",
+) -> None:
+    """Run the last step, which writes the scene folder by `products.write_scene`; its notes are logged."""
+    outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline
+
     def work() -> dict[str, object]:
-        outside = request.cameras_outside or request.masks == "grabcut"  # which needs the sphere's outline
-        world = partial(
-            world_frame,
-            known=request.known,
-            frames=frames,
-            sources=sources,
-            model=model,
-            roi=request.roi,
-            notes=[*notes, *overlay_note(steps.folder)],
-        )
-        check = None
-        if given is not None:
-            check = partial(checked, given=given)
-            if given.frame is not None and request.known == Known():
-                world = partial(in_frame_of, given=given, notes=[*notes, *model["notes"]])
-        written = products.write_scene(steps.folder, request.target, frames, request.roi, outside, cut, world, check)
-        return {"notes": written, "files": noted(request.target, products.made_here(steps.folder, request.target))}
+        notes = products.write_scene(steps.folder, request.target, frames, roi, outside, cut, world, check)
+        files = noted(request.target, products.made_here(steps.folder, request.target))
+        return {"notes": notes, "files": files, "options": _options(request)}
 
     for note in steps.run(Step(FINISHED, work, is_repeated=True))["notes"]:
         say(note)
 
 
 def _is_changed(
-    request: Request, steps: Steps, sources: Sequence[Path], before: Sequence[Frame], is_whole: bool
+    request: Request,
+    steps: Steps,
+    following: Steps,
+    sources: Sequence[Path],
+    before: Sequence[Frame],
+    is_whole: bool,
 ) -> bool:
     """Whether photographs were added to those of a complete scene, or removed, which can be extended."""
-    if is_whole or request.cameras or request.lens or request.overwrite or not request.images.is_dir() or not before:
+    if request.overwrite or following.is_done(FINISHED):
+        return not request.overwrite
+    result = steps.result(FINISHED)
+    if not isinstance(result, dict) or result.get("options", [""]) != _options(request):
         return False
-    is_other = steps.was_run(FINISHED) and not steps.is_begun("photographs") and not (steps.folder / OVERLAY).exists()
+    if following.is_done("cameras"):
+        return True
+    if is_whole or request.cameras or request.lens or not request.images.is_dir() or not before:
+        return False
+    is_other = not steps.is_begun("photographs") and not (steps.folder / OVERLAY).exists()
     has_masks = (request.target / "mask").is_dir()
     return is_other and more.can_grow(before, sources) and has_masks == bool(request.masks)
 
@@ -223,7 +246,8 @@ def _grow(
         return
     given = {path.name for path in found.paths}
     removed = [frame.source for frame in before if frame.source not in given]
-    say(f"{len(given) - len(before) + len(removed)} photographs are added to {request.target}, {len(removed)} removed")
+    added = len(given) - len(before) + len(removed)
+    say(f"{request.target}: photographs added to the scene: {added}, removed from it: {len(removed)}")
     copy = partial(more.copy_all, found.paths, before, work, following.folder)
     frames = following.run(Step("photographs", copy, (sfm.IMAGES,), read=lambda rows: [Frame(**row) for row in rows]))
     names, database = [frame.name for frame in frames], following.folder / sfm.DATABASE
@@ -241,20 +265,10 @@ def _grow(
     for note in model["notes"]:
         say(note)
     if request.masks not in ("", *masks.WITH_CAMERAS):
-        write = partial(_write_masks, request.masks, following.folder, frames, found.paths, mask_paths)
-        following.run(Step("masks", write, (sfm.MASKS,)))
-    roi = request.roi or model["roi"]
-    cut = cut_of(request.masks, boxes, True)
+        _add_masks(request, following, frames, found.paths, mask_paths)
     called = {frame.name: frame.source for frame in frames}
-    world = partial(more.as_before, model=model, following=following.folder, called=called)
-    outside = request.cameras_outside or request.masks == "grabcut"
-
-    def write_scene() -> dict[str, object]:
-        written = products.write_scene(following.folder, request.target, frames, roi, outside, cut, world)
-        return {"notes": written, "files": noted(request.target, products.made_here(following.folder, request.target))}
-
-    for note in following.run(Step(FINISHED, write_scene, is_repeated=True))["notes"]:
-        say(note)
+    world = partial(more.as_before, model=model, following=following.folder, target=request.target, called=called)
+    _write(request, following, frames, cut_of(request.masks, boxes, True), world, say)
     more.adopt(following.folder, work, FINISHED)
 
 
@@ -279,12 +293,17 @@ def _inputs(
         "matches": [is_video],
         "cameras": given.numbers() if given is not None and request.cameras else [],
         "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
-        FINISHED: [
-            request.roi,
-            *(["outside"] if request.cameras_outside else []),
-            *(["size", request.known.marker, *request.known.length] if request.known != Known() else []),
-        ],
+        FINISHED: _options(request),
     }
+
+
+def _options(request: Request) -> list[object]:
+    """The inputs of the last step, as JSON values."""
+    return [
+        request.roi,
+        *(["outside"] if request.cameras_outside else []),
+        *(["size", request.known.marker, *request.known.length] if request.known != Known() else []),
+    ]
 
 
 def _check_masks(request: Request, found: Photographs) -> list[Path]:
@@ -353,17 +372,23 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
     return frames
 
 
-def _write_masks(
-    method: str, work: Path, frames: Sequence[Frame], sources: Sequence[Path], mask_paths: Sequence[Path]
+def _add_masks(
+    request: Request, steps: Steps, frames: Sequence[Frame], sources: Sequence[Path], mask_paths: Sequence[Path]
 ) -> None:
-    (work / sfm.MASKS).mkdir(parents=True, exist_ok=True)
-    images = [work / sfm.IMAGES / frame.name for frame in frames]
-    find = masks.finder(method, images) if method in masks.METHODS else None
-    with Bar("masks", len(frames)) as bar:
-        for number, frame in enumerate(frames):
-            if find is None:
-                mask = masks.read_mask(mask_paths[number], (frame.width, frame.height), sources[number])
-            else:
-                mask = find(rgb_of(read_image(images[number])))
-            write_image(work / sfm.MASKS / f"{frame.name}.png", mask)
-            bar.update()
+    """Run the step that makes the masks of the frames."""
+    method, folder = request.masks, steps.folder / sfm.MASKS
+    images = [steps.folder / sfm.IMAGES / frame.name for frame in frames]
+
+    def work() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        find = masks.finder(method, images) if method in masks.METHODS else None
+        with Bar("masks", len(frames)) as bar:
+            for number, frame in enumerate(frames):
+                if find is None:
+                    mask = masks.read_mask(mask_paths[number], (frame.width, frame.height), sources[number])
+                else:
+                    mask = find(rgb_of(read_image(images[number])))
+                write_image(folder / f"{frame.name}.png", mask)
+                bar.update()
+
+    steps.run(Step("masks", work, (sfm.MASKS,)))

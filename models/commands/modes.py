@@ -168,11 +168,22 @@ def _run_deviation(values: argparse.Namespace, conf: ExperimentConfig) -> int:
     return EXIT_DONE
 
 
+def check_inspection(values: argparse.Namespace) -> None:
+    """Raises UserError for flags that do not apply, and if the viewer is needed and not installed."""
+    check_view(values)
+    of_deviation = {"--in_place": values.in_place, "--tolerance": values.tolerance, "--mesh": values.mesh_file}
+    if values.reference is None and (given := [name for name, value in of_deviation.items() if value]):
+        raise UserError(f"{', '.join(given)}: needs --compare FILE")
+    works = {"--compare": values.reference, "--measure": values.measure, "--view": values.view}
+    if len(given := [name for name, value in works.items() if value]) > 1:
+        raise UserError(f"{', '.join(given)}: give only one of them")
+
+
 INSPECT = Command(
     name="inspect",
     line="write overview.png (cameras, photographs, region of interest) and a table of possible problems",
     run=run_inspect,
-    check=check_view,
+    check=check_inspection,
     conf_of_case=FAST,
 )
 

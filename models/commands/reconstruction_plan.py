@@ -341,7 +341,8 @@ def require_same_settings(
         )
     for key, value in plan.settings.items():
         given = selected.given(key)
-        if given not in (None, value):
+        is_earlier = plan.goes_on and key == END_ITER  # of the command before photographs were added
+        if given not in (None, value) and not (is_earlier and float(given) <= float(value)):
             raise UserError(
                 f"--set {key}={given}: {folder} contains a reconstruction with {key} = {value}; leave it out to "
                 "continue it, pass --overwrite to start again, or another --case"

@@ -142,7 +142,8 @@ def signed_distances(points: np.ndarray, reference: trimesh.Trimesh) -> np.ndarr
     corners = np.ascontiguousarray(reference.vertices, np.float64)
     kind = igl.SignedDistanceType.SIGNED_DISTANCE_TYPE_PSEUDONORMAL
     signed = igl.signed_distance(np.ascontiguousarray(points, np.float64), corners, faces, kind)[0]
-    return -signed if reference.is_watertight and reference.volume < 0 else signed
+    volumes = np.linalg.det(reference.triangles - reference.bounds[0])
+    return -signed if reference.is_watertight and volumes.sum() < 0 else signed
 
 
 def registered(mesh: trimesh.Trimesh, reference: trimesh.Trimesh) -> np.ndarray:

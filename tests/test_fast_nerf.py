@@ -15,6 +15,7 @@ from trainings import assert_every_parameter_moves, assert_same_gradients, gradi
 from models.conf import load_config
 from models.config.strict import ConfigError
 from models.estimators.occupancy import PATIENCE
+from models.estimators.packed import Visible
 from models.fields.conf import DensityGridConfig
 from models.fields.grids import LARGEST_LOG, DensityGrid, density_of
 from models.machine.backend import jt
@@ -100,7 +101,7 @@ def test_what_light_does_not_reach_changes_neither_loss_nor_gradient():
     sifted = sampler.next()
     used = on_host(sifted).offsets[-1]
     sampler.restore(state)
-    model.estimator.budget._has_hidden, model.estimator.visible = False, lambda traversed, *_: (traversed, None, None)
+    model.estimator.budget._has_hidden, model.estimator.visible = False, lambda traversed, *_: Visible(traversed)
     whole = sampler.next()
     assert len(whole) == len(sifted) and used < 0.8 * on_host(whole).offsets[-1]
     found = []

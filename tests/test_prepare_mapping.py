@@ -112,7 +112,7 @@ def test_more_features_are_left_out_if_the_time_is_over(moments, tmp_path, monke
 def test_with_too_few_cameras_the_first_pair_may_lie_behind_each_other(monkeypatch):
     found = iter({0: SimpleNamespace(num_reg_images=lambda count=count: count)} for count in (5, 10))
     monkeypatch.setattr(pycolmap, "incremental_mapping", lambda *given, **options: next(found))
-    assert mapping.most_images(mapping._incremental(print, "database", "images", 1, 9)) == 10
+    assert mapping.most_images(mapping._incremental(print, "database", "images", 1, 9, False)) == 10
 
 
 def test_a_camera_that_contradicts_its_matches_is_left_out(database):

@@ -24,7 +24,7 @@ from data.io.files import make_folder, open_regular, read_regular
 from data.io.streams import complain, is_terminal, say
 
 LOG_FOLDER, TEXT_LOG = "logs", "train.log"
-CELLS = "models.estimators.packed"  # the name under which large changes of the cells are logged
+CELLS = "models.estimators.schedule"  # the name under which large changes of the cells are logged
 PSNR = ", batch PSNR "  # precedes the value in a log line
 TEXT, TENSORBOARD = "text", "TensorBoard"  # parts of a log
 # Seconds between updates of a progress bar on a terminal, and between lines in a file.

@@ -17,9 +17,9 @@ from models.ops.volrend import points_along
 from models.rendering import losses as table
 from models.structs import Term
 
-OF_RAYS = ("place", "intervals", "color_inputs", "section_alpha", "packed_weights", "packed_sum")
+OF_RAYS = ("place", "intervals", "color_inputs", "alpha_from_sdf", "weights_from_alpha", "composite")
 OF_RAYS += ("tangent_points", "second_differences", "loss_sum")
-OF_NUMBERS = ("sharpness", "weighted_means")
+OF_NUMBERS = ("inv_s_of", "weighted_means")
 IN_A_STEP = {"place", "intervals", "color_inputs", "sdf_forward", "color_forward", "section_alpha", "packed_weights"}
 IN_A_STEP |= {"sharpness", "weighted_means"}
 SHARE = 2e-4  # of a gradient: float32 sums in other orders, through two networks

@@ -156,7 +156,7 @@ def test_what_is_proposed(tmp_path, monkeypatch):
     ]
     seen = {}
     monkeypatch.setattr(pycolmap, "incremental_mapping", lambda *given, options, **events: seen.update(o=options) or {})
-    mapping._incremental(print, path, "images", 1, 9)
+    mapping._incremental(print, path, "images", 1, 9, False)
     assert seen["o"].max_focal_length_ratio >= 57, "2000 mm, the longest that EXIF is believed"
 
 

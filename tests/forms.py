@@ -20,7 +20,7 @@ import pytest
 
 from models.machine import toolchain
 from models.machine.backend import jt
-from models.ops.source import CUDA, NATIVE, REFERENCE, Source, device, emulated, numbers, use
+from models.ops.source import BOTH, CUDA, NATIVE, REFERENCE, Source, device, emulated, numbers, use
 
 HEADER = Path(__file__).with_name("cuda_emulation.h")
 ORDERS = ("up", "down", "shuffled")  # of threads and blocks, as the header's
@@ -191,17 +191,22 @@ def build(text):
     return ctypes.CDLL(str(path))
 
 
+def own_text(source: Source):
+    """The text of a source, with the headers that it includes from the folder of all devices."""
+    text = source.file(CUDA).read_text(encoding="utf-8")
+    shared = [source.folder / BOTH / name for name in re.findall(r'^#include "(.*)"', text, re.MULTILINE)]
+    return "".join([text, *(path.read_text(encoding="utf-8") for path in shared if path.exists())])
+
+
 def parameters_of(source: Source, function):
     """How many arrays a function of a source's text takes."""
-    text = source.file(CUDA).read_text(encoding="utf-8")
-    return re.search(rf"^inline void {function}\((.*?)\) {{", text, re.MULTILINE | re.DOTALL)[1].count("*")
+    return re.search(rf"^inline void {function}\((.*?)\) {{", own_text(source), re.MULTILINE | re.DOTALL)[1].count("*")
 
 
 def functions(source: Source):
     """The functions of a source's text that take one of its layouts first, and so are called from Python."""
-    text = source.file(CUDA).read_text(encoding="utf-8")
     layouts = "|".join(layout.__name__ for layout in source.layouts)
-    return re.findall(rf"^inline void (\w+)\(const (?:{layouts}) &", text, re.MULTILINE)
+    return re.findall(rf"^inline void (\w+)\(const (?:{layouts}) &", own_text(source), re.MULTILINE)
 
 
 def emulated_on(name):

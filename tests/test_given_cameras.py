@@ -52,8 +52,8 @@ def test_photographs_of_other_names_are_matched_by_order(tmp_path):
             path.rename(path.with_name(f"new_{path.name}"))
     assert any("in the order of the photographs" in line for line in lines_of(tmp_path, **options))
     assert np.allclose(relative(read(tmp_path / "scene").c2w), relative(scene.c2w), atol=1e-6)
-    (tmp_path / "photos/new_003.png").rename(tmp_path / "photos/002.png")
-    (tmp_path / "given/new_003.png").rename(tmp_path / "given/002.png")
+    (tmp_path / "photos/new_003.png").rename(tmp_path / "photos/003.png")
+    (tmp_path / "given/new_003.png").rename(tmp_path / "given/003.png")
     refuse("has no camera for 3 of 4 photographs: new_000.png", tmp_path, **options, overwrite=True)
 
 

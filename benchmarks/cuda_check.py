@@ -24,7 +24,7 @@ from pathlib import Path
 
 import models.ops
 from data.errors import UserError
-from models.ops.source import CUDA, Source
+from models.ops.source import BOTH, CUDA, Source
 
 CAPABILITIES = ("8.0", "9.0")
 ON_HOST = "together.h"  # the source without kernels
@@ -139,10 +139,16 @@ def program(source: Source) -> str:
     """The source for CUDA with a use of each function that Python calls, so that all its kernels are compiled."""
     text = source.text(CUDA)
     layouts = {layout.__name__ for layout in source.layouts}
-    own = source.file(CUDA).read_text(encoding="utf-8")
-    names = [name for name, layout in _ENTRY.findall(own) if layout in layouts]
+    names = [name for name, layout in _ENTRY.findall(own_text(source)) if layout in layouts]
     uses = ", ".join(f"(void *)&neus::{name}<{'Lists' if source.lists else ''}>" for name in names)
     return f"{LISTED if source.lists else ''}{text}\nvoid *used[] = {{{uses}}};\n"
+
+
+def own_text(source: Source) -> str:
+    """The text of a source, with the headers that it includes from the folder of all devices."""
+    text = source.file(CUDA).read_text(encoding="utf-8")
+    shared = [source.folder / BOTH / name for name in re.findall(r'^#include "(.*)"', text, re.MULTILINE)]
+    return "".join([text, *(path.read_text(encoding="utf-8") for path in shared if path.exists())])
 
 
 def compiled(nvcc: str, source: Source, capability: str, folder: Path) -> list[KernelCode] | str:

@@ -18,9 +18,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.cuda_check import own_text
 from models.machine import toolchain
 from models.machine.backend import jt
-from models.ops.source import BOTH, CUDA, NATIVE, REFERENCE, Source, device, emulated, numbers, use
+from models.ops.source import CUDA, NATIVE, REFERENCE, Source, device, emulated, numbers, use
 
 HEADER = Path(__file__).with_name("cuda_emulation.h")
 ORDERS = ("up", "down", "shuffled")  # of threads and blocks, as the header's
@@ -189,13 +190,6 @@ def build(text):
             assert done.returncode == 0, done.stderr[:5000]
             os.replace(new, path)
     return ctypes.CDLL(str(path))
-
-
-def own_text(source: Source):
-    """The text of a source, with the headers that it includes from the folder of all devices."""
-    text = source.file(CUDA).read_text(encoding="utf-8")
-    shared = [source.folder / BOTH / name for name in re.findall(r'^#include "(.*)"', text, re.MULTILINE)]
-    return "".join([text, *(path.read_text(encoding="utf-8") for path in shared if path.exists())])
 
 
 def parameters_of(source: Source, function):

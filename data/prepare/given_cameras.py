@@ -189,12 +189,10 @@ def _camera_line(lens: Lens, size: tuple[int, int]) -> str:
     )
 
 
-def in_frame_of(parsed: ParsedScene, given: GivenCameras, notes: Sequence[str]) -> ParsedScene:
-    """The placed cameras with the world frame of the earlier case, whose `frame` is known."""
-    frame = given.frame or WorldFrame("")
-    source = f"{frame.scale_source}, of {given.folder.name}" if frame.is_metric else ""
-    kept = WorldFrame(frame.up_source, source, frame.scale_error, notes=tuple(notes))
-    return replace(parsed, frame=kept)
+def in_frame_of(parsed: ParsedScene, frame: WorldFrame, case: str, notes: Sequence[str]) -> ParsedScene:
+    """The placed cameras with the world frame of the earlier case."""
+    source = f"{frame.scale_source}, of {case}" if frame.is_metric else ""
+    return replace(parsed, frame=WorldFrame(frame.up_source, source, frame.scale_error, notes=tuple(notes)))
 
 
 def checked(scene: Scene, given: GivenCameras) -> str:

@@ -177,7 +177,8 @@ def _prepare(
     if given is not None:
         check = partial(checked, given=given)
         if given.frame is not None and request.known == Known():
-            world = partial(in_frame_of, given=given, notes=[*notes, *model["notes"]])
+            said = [*notes, *model["notes"]]
+            world = partial(in_frame_of, frame=given.frame, case=given.folder.name, notes=said)
     notes += overlay_note(steps.folder)
     world = world or partial(
         world_frame, known=request.known, frames=frames, sources=sources, model=model, roi=request.roi, notes=notes

@@ -80,12 +80,12 @@ def _shot(path: Path, by_stem: Mapping[str, Path]) -> str:
     return next((stem for stem in sorted(parts, key=len) if _likeness(path, by_stem[stem]) >= SAME_SHOT), own)
 
 
-def _likeness(*paths: Path) -> float:
+def _likeness(path: Path, other: Path) -> float:
     """The correlation of two images at a small size."""
-    images = [eight_bits(rgb_of(read_source_image(path))) for path in paths]
-    small = [cv2.resize(image, SMALL, interpolation=cv2.INTER_AREA) for image in images]
+    images = [eight_bits(rgb_of(read_source_image(path))) for path in (path, other)]
+    small = [cv2.resize(image, SMALL, interpolation=cv2.INTER_AREA).ravel() for image in images]
     with np.errstate(invalid="ignore"):  # of one colour: NaN
-        return float(np.corrcoef(np.reshape(small, (len(small), -1)))[0, 1])
+        return float(np.corrcoef(small[0], small[1])[0, 1])
 
 
 def _preference(path: Path) -> tuple[int, int, int, str]:

@@ -13,7 +13,7 @@ from rendered_photographs import picture
 from data.errors import UserError
 from data.io.colors import levels_of, small_range
 from data.io.images import mask_of, read_image, write_image
-from data.parsed_scene import Lens, ParsedScene, PosedImage
+from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame
 from data.pixels import Levels
 from data.prepare import pipeline
 from data.prepare.beside import find_photographs, hides_nothing, masks_beside, masks_of
@@ -25,6 +25,7 @@ from data.prepare.sources import notes_of
 from data.prepare.steps import Bar
 from data.scenes.config import DatasetConfig, split
 from data.scenes.preprocess import preprocess
+from models.results.report.reconstruction import page
 
 DISC = (np.hypot(*np.mgrid[-10:10, -15:15]) < 7).astype(np.uint8) * 255
 
@@ -107,6 +108,11 @@ def test_alpha_channels_are_masks_if_most_photographs_have_transparent_pixels(tm
     assert folder == "" and note[0].startswith("alpha channels of 1 of 3") and note[0].endswith("not used as masks")
 
 
+def test_how_photographs_were_read_is_on_the_page_of_results():
+    frame = WorldFrame("", notes=("alpha channels of 3 of 3 photographs: used as masks",))
+    assert "## Photographs\n\n- alpha channels of 3 of 3" in page("title", {}, {}, (), frame=frame)
+
+
 @pytest.mark.parametrize("alpha", [np.zeros_like(DISC), np.full_like(DISC, 255)], ids=["nothing", "all but corners"])
 def test_alpha_channels_that_cut_out_nothing_are_no_masks(tmp_path, alpha):
     alpha[::19, ::29] = 0
@@ -157,6 +163,28 @@ def test_copies_and_previews_of_a_photograph_are_left_out(tmp_path, name, size):
     found = find_photographs(tmp_path)
     assert names(found.paths) == ["IMG_0.jpg", "IMG_1.jpg", "IMG_2.jpg", "IMG_2_2.jpg"]
     assert found.notes[0].startswith("3 further files of the same shots are left out")
+
+
+def test_photographs_of_a_plain_object_are_no_copies_of_each_other(tmp_path):
+    y, x = np.mgrid[:120, :160]
+    for number in range(3):
+        disc = (np.hypot(x - 80 - 4 * number, y - 60) < 45)[..., None] * np.full(3, 150, np.uint8)
+        Image.fromarray(disc.astype(np.uint8)).save(tmp_path / f"{number:03d}.jpg")
+        Image.fromarray(np.roll(disc, 2, axis=1).astype(np.uint8)).save(tmp_path / f"new_{number:03d}.jpg")
+    found = find_photographs(tmp_path)
+    assert len(found.paths) == 6 and found.notes == ()
+
+
+def test_equal_photographs_under_other_names_are_used_once(tmp_path):
+    for number in range(4):
+        save(tmp_path / f"{number}.png", number)
+    (tmp_path / "z.png").write_bytes((tmp_path / "2.png").read_bytes())
+    exif = Image.Exif()
+    exif[0x010E] = "a copy"
+    save(tmp_path / "y.tif", 1, exif=exif)
+    found = find_photographs(tmp_path)
+    assert names(found.paths) == [f"{number}.png" for number in range(4)]
+    assert found.notes == ("2 further files of the same shots are left out: y.tif and z.png",)
 
 
 def test_a_cut_out_beside_its_photograph_is_its_mask(tmp_path):
@@ -221,9 +249,12 @@ def test_a_scene_of_few_levels_is_stretched_and_so_are_its_test_photographs(tmp_
         pose = np.eye(4)
         pose[:3, 3] = 0.1 * number, 0, -3
         posed.append(PosedImage(path, Lens(np.array([[60.0, 0, 29.5], [0, 60, 19.5], [0, 0, 1]])), pose))
-    parsed, conf = ParsedScene("scene", tmp_path, tuple(posed)), DatasetConfig("", "", "", roi="0 0 0 1")
+    frame = WorldFrame("", notes=("alpha channels of 3 of 3 photographs: used as masks",))
+    parsed = ParsedScene("scene", tmp_path, tuple(posed), notes=frame.notes, frame=frame)
+    conf = DatasetConfig("", "", "", roi="0 0 0 1")
     scene = preprocess(parsed, parsed.images[:2], conf)
     assert scene.levels == Levels(0, 4095) and "16 bits of which only 0 to 4095" in scene.doubts[0]
+    assert len(scene.doubts) == 1 and frame.notes[0] in scene.notes, "how photographs were read is no warning"
     held_out = preprocess(parsed, parsed.images[2:], conf, training=scene)
     for view, image in ((0, scene.images[0]), (2, held_out.images[0])):
         assert np.abs(image / 65535 - picture(40, 60, view) * (16 / 4095)).max() < 1e-4

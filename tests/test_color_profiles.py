@@ -13,9 +13,13 @@ from data.prepare.frames import Frame, copy_images, remarks
 from data.prepare.sources import hdr_note, profile_note
 from data.prepare.steps import Bar
 
+# XYZ of red, green and blue for D50.
+ADOBE = (0.60974, 0.31111, 0.01947), (0.20528, 0.62567, 0.06087), (0.14919, 0.06322, 0.74457)
+PROPHOTO = (0.79767, 0.28804, 0.0), (0.13519, 0.71188, 0.0), (0.03134, 0.00009, 0.82491)
 
-def profile_of_gamma(gamma):
-    """An ICC profile with the primaries of Adobe RGB: matrix and curve (ICC.1:2001-04)."""
+
+def profile_of_gamma(gamma, primaries=ADOBE):
+    """An ICC profile: matrix and curve (ICC.1:2001-04)."""
 
     def xyz(values):
         return b"XYZ \0\0\0\0" + b"".join(struct.pack(">i", round(value * 65536)) for value in values)
@@ -23,8 +27,8 @@ def profile_of_gamma(gamma):
     curve = b"curv\0\0\0\0" + struct.pack(">IH", 1, round(gamma * 256))
     name = b"desc\0\0\0\0" + struct.pack(">I", 5) + b"Wide\0" + b"\0" * 78
     tags = {b"desc": name, b"cprt": b"text\0\0\0\0none\0", b"wtpt": xyz((0.9642, 1, 0.8249))}
-    tags |= {b"rXYZ": xyz((0.60974, 0.31111, 0.01947)), b"gXYZ": xyz((0.20528, 0.62567, 0.06087))}
-    tags |= {b"bXYZ": xyz((0.14919, 0.06322, 0.74457)), b"rTRC": curve, b"gTRC": curve, b"bTRC": curve}
+    tags |= {key: xyz(values) for key, values in zip((b"rXYZ", b"gXYZ", b"bXYZ"), primaries, strict=True)}
+    tags |= {b"rTRC": curve, b"gTRC": curve, b"bTRC": curve}
     start, table, body = 132 + 12 * len(tags), b"", b""
     for key, value in tags.items():
         padded = value + b"\0" * (-len(value) % 4)
@@ -40,18 +44,20 @@ def profile_of_gamma(gamma):
 WIDE = profile_of_gamma(563 / 256)
 
 
-def in_wide():
+def in_wide(profile=WIDE):
     """Colours that sRGB has, and the same in the profile."""
     srgb = np.clip(picture(40, 60, 3), 60, 200)
-    given = ImageCms.ImageCmsProfile(io.BytesIO(WIDE))
+    given = ImageCms.ImageCmsProfile(io.BytesIO(profile))
     return srgb, ImageCms.profileToProfile(Image.fromarray(srgb), ImageCms.createProfile("sRGB"), given)
 
 
-@pytest.mark.parametrize("kind", ["png", "tif", "webp"])
-def test_colours_of_a_profile_are_read_as_srgb(tmp_path, kind):
-    srgb, wide = in_wide()
+@pytest.mark.parametrize(
+    ("kind", "profile"), [("png", WIDE), ("tif", WIDE), ("webp", WIDE), ("png", profile_of_gamma(1.8, PROPHOTO))]
+)
+def test_colours_of_a_profile_are_read_as_srgb(tmp_path, kind, profile):
+    srgb, wide = in_wide(profile)
     path = tmp_path / f"a.{kind}"
-    wide.save(path, icc_profile=WIDE, **({"lossless": True} if kind == "webp" else {}))
+    wide.save(path, icc_profile=profile, **({"lossless": True} if kind == "webp" else {}))
     assert np.abs(np.asarray(wide).astype(int) - srgb).mean() > 4
     assert np.abs(read_image(path).astype(int) - srgb).mean() < 1
     with Bar("", 1) as bar:

@@ -7,9 +7,10 @@ import pytest
 import rendered_photographs as rendered
 from scipy.spatial.transform import Rotation
 
-from data.parsed_scene import MASK_HALF
+from data.parsed_scene import MASK_HALF, WorldFrame
 from data.prepare.inspection.epipolar import cameras, pair_distances
 from data.scenes.scene import Scene
+from models.results.report.reconstruction import trust
 
 COUNT = 12
 
@@ -71,6 +72,14 @@ def test_right_cameras_are_good_in_any_world(corner):
     matrix = np.eye(4)
     matrix[:3, :3], matrix[:3, 3] = Rotation.from_rotvec([0.3, -1, 2]).as_matrix(), [3, -4, 5]
     assert median_distance(replace(corner, c2w=matrix @ corner.c2w)) == pytest.approx(median_distance(corner), rel=1e-6)
+
+
+@pytest.mark.slow
+def test_cameras_of_crops_without_their_centres_are_not_good(corner):
+    frame = WorldFrame("", cropped=("a.jpg", "b.jpg"))
+    finding = cameras(replace(corner, frame=frame))
+    assert finding.verdict == "fair" and "the centres of cropped photographs are not known: a.jpg and b" in finding.line
+    assert "do not measure on the mesh" in trust({"points_missing": 0.0}, frame)[0]
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.spatial.transform import Rotation
 from synthetic_scene import look_at
 
 from data.cameras import similarity
@@ -110,8 +111,7 @@ def mappers(monkeypatch, results):
 
 def result(points, score, proposed=(), error=1.0):
     model = {"folder": "0", "names": [f"{i}.png" for i in range(4)], "points": points, "error": error, "errors": {}}
-    models = {"models": [model], "mapper": "incremental", "tried": {"incremental": 4}, "doubtful": []}
-    return {**models, "score": score, "lenses": list(proposed), "centres": None, "torn": [], "wrong": []}
+    return mapping.MappingResult("incremental", {"incremental": 4}, [model], score, other_lenses=proposed)
 
 
 def four_frames(work):
@@ -161,7 +161,7 @@ def test_what_is_proposed(tmp_path, monkeypatch):
 
 
 def crops(count, seed=0):
-    """A model of photographs that are cropped by up to a tenth of each side, half of them reduced then; the centres."""
+    """A model of photographs that are cropped by up to a tenth of each side, half of them reduced then; the poses."""
     rng, model = np.random.default_rng(seed), pycolmap.Reconstruction()
     points, poses, focal = rng.uniform(-0.7, 0.7, (200, 3)), [], 440.0
     for key in range(1, count + 1):
@@ -179,20 +179,28 @@ def crops(count, seed=0):
     for index, point in enumerate(points):
         model.add_point3D(point, pycolmap.Track([pycolmap.TrackElement(key, index) for key in range(1, count + 1)]))
     pycolmap.bundle_adjustment(model, pycolmap.BundleAdjustmentOptions(print_summary=False))
-    return model, np.array([-pose[:, :3].T @ pose[:, 3] for pose in poses])
+    return model, np.array(poses)
 
 
-def offsets(model, centres):
-    """The median distance of cameras from their centres, relative to their distance from the origin."""
-    at = np.array([model.images[key].projection_center() for key in sorted(model.images)])
+def errors(model, poses):
+    """Of the median camera: distance from its place, relative to that from the origin, and rotation in degrees."""
+    centres = -np.einsum("vji,vj->vi", poses[:, :, :3], poses[:, :, 3])
+    images = [model.images[key] for key in sorted(model.images)]
+    at = np.array([image.projection_center() for image in images])
     turn, scale, shift = similarity(at, centres)
-    return np.median(np.linalg.norm(scale * at @ turn.T + shift - centres, axis=1)) / 3
+    turns = [
+        (pose[:, :3] @ turn @ image.cam_from_world().rotation.matrix().T)
+        for pose, image in zip(poses, images, strict=True)
+    ]
+    away = np.linalg.norm(scale * at @ turn.T + shift - centres, axis=1) / 3
+    return np.median(away), np.degrees(np.median(Rotation.from_matrix(turns).magnitude()))
 
 
 def test_the_centres_of_crops_are_estimated_with_one_focal_length():
-    model, centres = crops(12)
-    reductions = {f"{key:02d}": 1.0 if key % 2 else 0.5 for key in range(1, 13)}
-    found = lenses.with_centres(model, reductions)
-    assert found is not None and offsets(found, centres) < min(0.002, 0.2 * offsets(model, centres))
+    model, poses = crops(24)
+    reductions = {f"{key:02d}": 1.0 if key % 2 else 0.5 for key in range(1, 25)}
+    found, before = lenses.with_centres(model, reductions), errors(model, poses)
+    assert found is not None and errors(found, poses)[0] < min(0.002, 0.2 * before[0])
+    assert before[1] > 1.0 and errors(found, poses)[1] < 0.25
     assert lenses.with_centres(model, dict(list(reductions.items())[:7])) is None, "too few"
     assert lenses.with_centres(found, reductions) is None, "no better"

@@ -49,9 +49,9 @@ def database(tmp_path):
 def test_halves_with_few_common_matches_become_one_model(database, tmp_path):
     events = []
     found = mapping.reconstruct(events.append, database[0], str(tmp_path), str(tmp_path / "sparse"), 1, {}, False)
-    assert found["tried"] == {mapping.INCREMENTAL: HALF, mapping.GLOBAL: 2 * HALF}
-    assert found["mapper"] == mapping.GLOBAL and not found["doubtful"]
-    (model,) = found["models"]
+    assert found.image_counts == {mapping.INCREMENTAL: HALF, mapping.GLOBAL: 2 * HALF}
+    assert found.mapper == mapping.GLOBAL and not found.disagreeing
+    (model,) = found.models
     assert len(model["names"]) == 2 * HALF and model["error"] < 0.1
     true, written = database[1], pycolmap.Reconstruction(str(tmp_path / "sparse" / model["folder"]))
     found = pycolmap.align_reconstructions_via_proj_centers(written, true, 0.05)
@@ -69,9 +69,9 @@ def accuracy(model, true):
 def test_models_that_the_global_mapper_does_not_unite_are_joined(database, tmp_path, monkeypatch):
     monkeypatch.setattr(mapping, "_global", lambda *given: {})
     found = mapping.reconstruct(lambda event: None, database[0], str(tmp_path), str(tmp_path / "sparse"), 1, {}, False)
-    assert found["mapper"] == mapping.JOINED and found["tried"][mapping.JOINED] == 2 * HALF
-    assert len(found["models"][0]["names"]) == 2 * HALF and not found["doubtful"]
-    written = pycolmap.Reconstruction(str(tmp_path / "sparse" / found["models"][0]["folder"]))
+    assert found.mapper == mapping.JOINED and found.image_counts[mapping.JOINED] == 2 * HALF
+    assert len(found.models[0]["names"]) == 2 * HALF and not found.disagreeing
+    written = pycolmap.Reconstruction(str(tmp_path / "sparse" / found.models[0]["folder"]))
     assert accuracy(written, database[1]) < 1e-3
 
 
@@ -123,10 +123,10 @@ def test_a_camera_that_contradicts_its_matches_is_left_out(database):
     wrong = true.images[3]
     turn = pycolmap.Rigid3d(pycolmap.Rotation3d(np.array([0.0, 0.3, 0.0])), np.zeros(3))
     true.frames[wrong.frame_id].rig_from_world = turn * wrong.cam_from_world()
-    assert mapping._leave_out_doubtful(true, mapping._judged({0: true}, pairs).agreeing) == [wrong.name]
+    assert mapping._leave_out_disagreeing(true, mapping._judged({0: true}, pairs).agreeing) == [wrong.name]
     assert not wrong.has_pose and true.num_reg_images() == 2 * HALF - 1
     crossed = [replace(pair, pixels=(pair.pixels[0], pair.pixels[1][::-1].copy())) for pair in pairs]
-    assert mapping._leave_out_doubtful(true, mapping._judged({0: true}, crossed).agreeing) == []
+    assert mapping._leave_out_disagreeing(true, mapping._judged({0: true}, crossed).agreeing) == []
 
 
 def test_photographs_without_a_camera_are_named_in_the_verdict(tmp_path):

@@ -49,8 +49,8 @@ def world_frame(
     """The model of structure from motion, upright and in metres where the size is known, with notes on photographs.
 
     Views of panoramas that do not show the centre of the region `roi`, or of the cameras, are left out. `model`:
-    "errors", mean reprojection errors in pixels by the name of the image, "remarks", and "doubt". Raises UserError as
-    `measured`.
+    "errors", mean reprojection errors in pixels by the name of the image, and what `map_images` says of it. Raises
+    UserError as `measured`.
     """
     errors = model.get("errors", {})
     by_name = {path.name: path for path in sources}
@@ -66,7 +66,8 @@ def world_frame(
     outliers = gps.left_out if gps else ()
     noted = [f"GPS positions that do not fit the cameras are left out: {listed(outliers)}"] if outliers else []
     frame = replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without, reference=grid)
-    frame = replace(frame, doubt=model.get("doubt", ""), notes=(*notes, *model.get("remarks", ()), *noted))
+    doubt, cropped = model.get("doubt", ""), tuple(model.get("cropped", ()))
+    frame = replace(frame, doubt=doubt, cropped=cropped, notes=(*notes, *model.get("remarks", ()), *noted))
     return replace(stood, frame=frame, notes=(*stood.notes, *noted))
 
 

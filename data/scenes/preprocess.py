@@ -89,7 +89,7 @@ def preprocess(
         masks=masks,
         spare_cameras=parsed.spare_cameras,
         notes=notes,
-        doubts=(*(parsed.frame.notes if parsed.frame else ()), *odd),
+        doubts=tuple(odd),
         backdrop=backdrop,
         levels=levels,
         **_posed(parsed, posed_images, cameras, conf, scale_mat),

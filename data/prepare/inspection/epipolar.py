@@ -197,6 +197,9 @@ def _finding(scene: Scene) -> Finding:
             "photographs are mirrored, blurred or of another object; replace them or leave them out"
         )
         return Finding("cameras", figure, "fair", consequence)
+    if verdict == "good" and scene.frame is not None and scene.frame.limit:
+        consequence = "their cameras may be turned by degrees, and the shape distorted: use the uncropped photographs"
+        return Finding("cameras", f"{figure}; {scene.frame.limit}", "fair", consequence)
     if verdict == "good":
         return Finding("cameras", figure, verdict, "the cameras agree with the photographs")
     if len(wrong):

@@ -194,7 +194,7 @@ def adjusted_with_known_lenses(model: Any) -> tuple[Any, list[float]]:
     pairs = [
         (camera.mean_focal_length(), free.cameras[key].mean_focal_length()) for key, camera in kept.cameras.items()
     ]
-    change = max((found / given - 1 for given, found in pairs), key=abs)
+    change = max((fitted / given - 1 for given, fitted in pairs), key=abs)
     errors = median_error(free), median_error(kept)
     is_other = abs(change) > MOST_LENS_CHANGE and errors[0] < (1 - LEAST_LENS_GAIN) * errors[1]
     return kept, [change, *errors] if is_other else []
@@ -214,13 +214,13 @@ def _is_determined(model: Any) -> bool:
         config.add_image(image)
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     adjuster = pycolmap.create_default_ceres_bundle_adjuster(options, config, model)
-    found = pycolmap.estimate_ba_covariance(pycolmap.BACovarianceOptions(), model, adjuster)
-    if found is None:
+    covariances = pycolmap.estimate_ba_covariance(pycolmap.BACovarianceOptions(), model, adjuster)
+    if covariances is None:
         return False
     error = max(LEAST_ERROR, model.compute_mean_reprojection_error())
     for key in {model.images[image].camera_id for image in model.reg_image_ids()}:
         camera = model.cameras[key]
-        covariance = found.get_other_params_cov(camera.params)
+        covariance = covariances.get_other_params_cov(camera.params)
         most = (MOST_DEVIATION * max(camera.width, camera.height)) ** 2
         if covariance is None or error**2 * max(covariance.diagonal()[camera.principal_point_idxs()]) > most:
             return False

@@ -111,14 +111,14 @@ def _common(
     one: Mapping[str, np.ndarray], other: Mapping[str, np.ndarray], pairs: Sequence[Matched]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The points [N, 3] of two models, as by `_points_of`, that are the same."""
-    found = [np.hstack([one[name], other[name]]) for name in one if name in other]
+    both = [np.hstack([one[name], other[name]]) for name in one if name in other]
     for pair in pairs:
         for (a, b), (of_a, of_b) in ((pair.names, pair.features), (pair.names[::-1], pair.features[::-1])):
             if a in one and b in other:
-                found.append(np.hstack([one[a][of_a], other[b][of_b]]))
-    both = np.concatenate([np.empty((0, 6)), *found])
-    both = np.unique(both[np.isfinite(both).all(axis=1)], axis=0)
-    return both[:, :3], both[:, 3:]
+                both.append(np.hstack([one[a][of_a], other[b][of_b]]))
+    places = np.concatenate([np.empty((0, 6)), *both])
+    places = np.unique(places[np.isfinite(places).all(axis=1)], axis=0)
+    return places[:, :3], places[:, 3:]
 
 
 def _move(here: np.ndarray, there: np.ndarray, middle: np.ndarray) -> Any | None:
@@ -131,5 +131,5 @@ def _move(here: np.ndarray, there: np.ndarray, middle: np.ndarray) -> Any | None
     if len(here) < ENOUGH_MATCHES:
         return None
     most = SAME_PLACE * float(np.median(np.linalg.norm(there - middle, axis=1)))
-    found: Any = pycolmap.estimate_sim3d_robust(here, there, pycolmap.RANSACOptions(max_error=most, random_seed=SEED))
-    return found["tgt_from_src"] if found is not None and found["num_inliers"] >= ENOUGH_MATCHES else None
+    fit: Any = pycolmap.estimate_sim3d_robust(here, there, pycolmap.RANSACOptions(max_error=most, random_seed=SEED))
+    return fit["tgt_from_src"] if fit is not None and fit["num_inliers"] >= ENOUGH_MATCHES else None

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from data.prepare.sfm.colmap_tasks import CAMERA_MODEL, Report, median_error, robust_options, verify
 
@@ -21,6 +22,7 @@ MOST_GROUPS = 1 / 3  # of the images; with more, each has its own lens, as with 
 # With one focal length for all, also a wrong one, photographs determine the centres of crops: on 36 crops positions are
 # off by 0.1 to 0.3 % instead of 1 to 4 %. With own focal lengths they do not: 4 to 8 %.
 LEAST_CROPS, LEAST_CENTRE_FALL, MOST_CROPPED = 8, 0.95, 0.5  # images, of the median error, shift of the longer side
+FOCAL_STEP, FOCAL_TOLERANCE = 0.005, 5e-4  # relative, of the search for the focal length of crops
 LONG_FOCALS = (2.5, 6.0, 15.0)  # widths, to start from where COLMAP's 1.2 gives no points
 
 WITHOUT_EXIF = "without the focal length of EXIF"
@@ -137,15 +139,24 @@ def with_centres(model: Any, reductions: Mapping[str, float]) -> Any | None:
     for key in centred.cameras.keys() - cameras.keys():
         config.set_constant_cam_intrinsics(key)
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
+    options = robust_options(refine_focal_length=False, refine_extra_params=False, refine_principal_point=True)
+
+    def cost(focal: float, radial: float) -> float:
+        """The cost of bundle adjustment of poses, points and centres, with this lens."""
+        for camera, reduction in cameras.values():
+            camera.params = [focal * reduction, *camera.params[1:3], radial]
+        adjuster: Any = pycolmap.create_default_bundle_adjuster(options, config, centred)
+        return adjuster.solve().ceres_summary.final_cost
+
     for has_centres in (False, True):  # the lenses of images without their centres are off
         if has_centres:
             pycolmap.create_default_bundle_adjuster(robust_options(), config, centred).solve()
         lenses = [(camera.params[0] / reduction, camera.params[3]) for camera, reduction in cameras.values()]
         focal, radial = np.median(lenses, axis=0)
-        for camera, reduction in cameras.values():
-            camera.params = [focal * reduction, *camera.params[1:3], radial]
-        options = robust_options(refine_focal_length=False, refine_extra_params=False, refine_principal_point=True)
-        pycolmap.create_default_bundle_adjuster(options, config, centred).solve()
+        cost(focal, radial)
+    # A focal length that is off by 1 % turns all cameras by a degree, which their centres hide.
+    near = (1 - FOCAL_STEP) * focal, (1 + FOCAL_STEP) * focal
+    cost(minimize_scalar(cost, near, args=(radial,), tol=FOCAL_TOLERANCE).x, radial)
     centred.update_point_3d_errors()
     sizes = np.array([(camera.width, camera.height) for camera, _ in cameras.values()])
     shifts = np.array([camera.params[1:3] for camera, _ in cameras.values()]) - sizes / 2

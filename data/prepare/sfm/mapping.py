@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -20,7 +20,7 @@ from data.prepare.sfm.colmap_tasks import (
     refine,
 )
 from data.prepare.sfm.joining import Matched, joined
-from data.prepare.sfm.lenses import other_lenses, with_centres
+from data.prepare.sfm.lenses import Lenses, other_lenses, with_centres
 from data.prepare.sfm.matches import components
 from data.prepare.sfm.twins import twins
 
@@ -50,9 +50,25 @@ class _Judged:
         return len(kept), sum(count for pair, count in self.links.items() if kept.issuperset(pair))
 
 
+@dataclass(frozen=True)
+class MappingResult:
+    """What mapping gives."""
+
+    mapper: str  # whose models these are
+    image_counts: Mapping[str, int]  # of the largest model of each mapper that was tried
+    models: Sequence[Mapping[str, Any]]  # of `described_model`, the one to be used first
+    score: tuple[int, int]  # of `_Judged`: a greater one is better
+    disagreeing: Sequence[str] = ()  # images left out of the first model, as their cameras contradict the matches
+    other_lenses: Sequence[tuple[str, Lenses]] = ()  # of `other_lenses`
+    uncentred_error: float | None = None  # mean reprojection error before `with_centres` fitted better
+    torn: Sequence[tuple[str, str]] = ()  # pairs of images, both of `twins`
+    wrong: Sequence[tuple[str, str]] = ()
+    lens_contradiction: Sequence[float] = ()  # of `adjusted_with_known_lenses`
+
+
 def reconstruct(
     report: Report, database: str, images: str, output: str, cores: int, reductions: Mapping[str, float], fixed: bool
-) -> dict[str, Any]:
+) -> MappingResult:
     """Mapping into output/0, output/1, ...; reports the start of each attempt, and added images.
 
     Where that leaves images out, the global mapper is tried on the same matches, and the better one's models are joined
@@ -60,12 +76,6 @@ def reconstruct(
     and among equals those that agree with the most matches (the reprojection error is no such measure: it falls with
     what a model leaves out). Images of the largest model that do not agree are left out, and the model is refined.
     reductions: of `with_centres`. `fixed`: the lenses of the database are kept.
-
-    Returns "mapper"; "tried", the number of images of each mapper's largest model; "doubtful", the names of those left
-    out; "models", the one to be used first, each with its folder, image names, number of points, mean reprojection
-    error, and that of each image; "score", of which a greater one is better; "lenses", what `other_lenses` proposes;
-    "centres", the mean reprojection error before `with_centres` fitted better, else None; "torn" and "wrong", what
-    `twins` finds; "lens", what `adjusted_with_known_lenses` finds.
     """
     import pycolmap
 
@@ -75,35 +85,32 @@ def reconstruct(
     if len(tried[INCREMENTAL].models) > 1 or most_images(tried[INCREMENTAL].models) < ALMOST_ALL * count:
         report("start")
         tried[GLOBAL] = _judged(_global(database, images, cores, fixed), pairs)
-    best = max(tried.values(), key=lambda found: found.score)  # the first of equals
+    best = max(tried.values(), key=lambda judged: judged.score)  # the first of equals
     by_size = sorted(best.models.values(), key=lambda model: -model.num_reg_images())
     whole = joined(by_size, pairs, database, images, cores, fixed)
     if best.largest is not None and whole is not None:
         tried[JOINED] = _judged({**best.models, best.largest: whole}, pairs)
     mapper = max(tried, key=lambda name: tried[name].score)
-    models, largest, doubtful = tried[mapper].models, tried[mapper].largest, []
+    models, largest = tried[mapper].models, tried[mapper].largest
     torn, wrong = ([], []) if largest is None else twins(models[largest], pairs, tried[mapper].links)
-    centres, others = None, list[Any]()
-    lens = list[float]()  # that contradicts the known one
+    disagreeing, uncentred_error, contradiction = list[str](), None, list[float]()
     if largest is not None:
-        doubtful = _leave_out_doubtful(models[largest], tried[mapper].agreeing)
+        disagreeing = _leave_out_disagreeing(models[largest], tried[mapper].agreeing)
     if largest is not None and fixed:
-        models[largest], lens = adjusted_with_known_lenses(models[largest])
+        models[largest], contradiction = adjusted_with_known_lenses(models[largest])
     elif largest is not None:
         centred = with_centres(models[largest], reductions)
-        centres = None if centred is None else models[largest].compute_mean_reprojection_error()
+        uncentred_error = None if centred is None else models[largest].compute_mean_reprojection_error()
         models[largest] = refine(models[largest]) if centred is None else centred
-    if not fixed:
-        others = other_lenses(None if largest is None else models[largest], database)
+    proposed = [] if fixed else other_lenses(None if largest is None else models[largest], database)
     for key, model in models.items():
         folder = Path(output) / str(key)
         folder.mkdir(parents=True)
         model.write(str(folder))
-    sizes = {name: most_images(found.models) for name, found in tried.items()}
-    keys = sorted(models, key=lambda key: key != largest)
-    described = [described_model(str(key), models[key]) for key in keys]
-    result = {"mapper": mapper, "tried": sizes, "doubtful": doubtful, "models": described, "lens": lens}
-    return {**result, "score": tried[mapper].score, "lenses": others, "centres": centres, "torn": torn, "wrong": wrong}
+    counts = {name: most_images(judged.models) for name, judged in tried.items()}
+    described = [described_model(str(key), models[key]) for key in sorted(models, key=lambda key: key != largest)]
+    result = MappingResult(mapper, counts, described, tried[mapper].score, disagreeing, proposed, uncentred_error)
+    return replace(result, torn=torn, wrong=wrong, lens_contradiction=contradiction)
 
 
 def _incremental(report: Report, database: str, images: str, cores: int, enough: float, fixed: bool) -> dict[int, Any]:
@@ -123,7 +130,7 @@ def _incremental(report: Report, database: str, images: str, cores: int, enough:
         for name, value in first_pair.items():
             setattr(options.mapper, name, value)
         with TemporaryDirectory() as folder:  # the models are also in memory
-            found = pycolmap.incremental_mapping(
+            mapped = pycolmap.incremental_mapping(
                 database,
                 images,
                 folder,
@@ -131,7 +138,7 @@ def _incremental(report: Report, database: str, images: str, cores: int, enough:
                 initial_image_pair_callback=lambda: report("pair"),
                 next_image_callback=lambda: report("image"),
             )
-        models = max(models, found, key=most_images)  # the first of equals
+        models = max(models, mapped, key=most_images)  # the first of equals
         if most_images(models) >= enough:
             break
     return models
@@ -179,13 +186,13 @@ def read_pairs(database: str) -> list[Matched]:
     with pycolmap.Database.open(database) as opened:
         names = {image.image_id: image.name for image in opened.read_all_images()}
         pixels = {key: np.asarray(opened.read_keypoints(key))[:, :2].astype(float) for key in names}
-        found = []
+        verified = []
         for pair, geometry in zip(*opened.read_two_view_geometries(), strict=True):
             first, second = pycolmap.pair_id_to_image_pair(pair)
             of_first, of_second = np.asarray(geometry.inlier_matches).reshape(-1, 2).T
             both = (of_first, of_second), (pixels[first][of_first], pixels[second][of_second])
-            found += [Matched((names[first], names[second]), *both)] if len(of_first) else []
-        return found
+            verified += [Matched((names[first], names[second]), *both)] if len(of_first) else []
+        return verified
 
 
 def agreement(model: Any, pairs: Sequence[Matched]) -> dict[tuple[str, str], int]:
@@ -195,14 +202,14 @@ def agreement(model: Any, pairs: Sequence[Matched]) -> dict[tuple[str, str], int
     LEAST_AGREEING do has 0.
     """
     posed = {image.name: image for image in model.images.values() if image.has_pose}
-    found = {}
+    agreeing = {}
     for pair in pairs:
         if not all(name in posed for name in pair.names):
             continue
         errors = _epipolar_errors(model, pair.pixels, *(posed[name] for name in pair.names))
         count = int(np.count_nonzero(errors <= MOST_ERROR))
-        found[pair.names] = count if count >= LEAST_AGREEING * len(errors) else 0
-    return found
+        agreeing[pair.names] = count if count >= LEAST_AGREEING * len(errors) else 0
+    return agreeing
 
 
 def _epipolar_errors(model: Any, pixels: tuple[np.ndarray, np.ndarray], one: Any, other: Any) -> np.ndarray:
@@ -226,7 +233,7 @@ def _judged(models: dict[int, Any], pairs: Sequence[Matched]) -> _Judged:
     return _Judged(models, largest, components(names, links)[0], links)
 
 
-def _leave_out_doubtful(model: Any, agreeing: Collection[str]) -> list[str]:
+def _leave_out_disagreeing(model: Any, agreeing: Collection[str]) -> list[str]:
     """Remove the cameras of images that are not `agreeing` from a pycolmap model; returns their names.
 
     Where most do not agree, as with a camera that stood still, all are left to the later checks.
@@ -234,7 +241,7 @@ def _leave_out_doubtful(model: Any, agreeing: Collection[str]) -> list[str]:
     posed = {image.name: image.frame_id for image in model.images.values() if image.has_pose}
     if 2 * len(agreeing) <= len(posed):
         return []
-    doubtful = {name: frame for name, frame in sorted(posed.items()) if name not in agreeing}
-    for frame in doubtful.values():
+    disagreeing = {name: frame for name, frame in sorted(posed.items()) if name not in agreeing}
+    for frame in disagreeing.values():
         model.deregister_frame(frame)
-    return list(doubtful)
+    return list(disagreeing)

@@ -10,8 +10,9 @@ from typing import Any
 
 from data.errors import UserError, listed
 from data.io.files import remove
-from data.prepare.frames import Frame, groups
+from data.prepare.frames import Frame, cropped, groups
 from data.prepare.sfm import colmap_tasks, lenses, matches
+from data.prepare.sfm.mapping import MappingResult
 from data.prepare.sfm.stages import (
     FURTHER,
     MODELS,
@@ -40,9 +41,10 @@ NO_POINTS = (
 
 
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
-    """Run the mappers; returns the largest model as described by `mapping.reconstruct`, with "notes".
+    """Run the mappers; returns the largest model as described by `described_model`, with "notes".
 
-    "remarks" are those that belong to the scene, "doubt" is what `look_alike` says.
+    "remarks" are those that belong to the scene, "doubt" is what `look_alike` says, "cropped" are the sources of frames
+    that look cropped and whose principal points were not estimated.
 
     Where its lenses do not fit, other ones are tried; where it has not all images, more features of the others; both if
     that is not out of time (`ends_at`). Raises UserError, with an explanation from the matches, if there is no model or
@@ -54,18 +56,18 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
     notes: list[str] = []
     remove(work / FURTHER)
     try:
-        found = mapped(work, frames, source, MODELS)
+        result = mapped(work, frames, source, MODELS)
         for attempt, lack in ATTEMPTS.items():
             try:
-                source, found = attempt(work, frames, source, found, notes)
+                source, result = attempt(work, frames, source, result, notes)
             except TimeIsOver:
-                notes.append(f"{lack.format(count=len(left_out(found, frames)))}: --minutes is too short")
+                notes.append(f"{lack.format(count=len(left_out(result, frames)))}: --minutes is too short")
     finally:
         remove(work / FURTHER)
-    models = found["models"]
+    models = result.models
     if not models:
         raise UserError(f"no cameras were found: {matches.why_disconnected(sources, links)}; {HINT}")
-    if not _is_usable(found):
+    if not _is_usable(result):
         raise UserError(NO_POINTS.format(points=models[0]["points"]))
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
@@ -74,20 +76,22 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
             f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
             f"{matches.why_disconnected(sources, links)}; {HINT}, or use only one group"
         )
-    doubt = look_alike([(called[one], called[other]) for one, other in found["torn"]])
-    if found["centres"] is not None:
+    doubt = look_alike([(called[one], called[other]) for one, other in result.torn])
+    if result.uncentred_error is not None:
         notes.append(
             "the centres of cropped photographs are estimated, with one focal length for all: reprojection error "
-            f"{found['models'][0]['error']:.2f} px instead of {found['centres']:.2f} px"
+            f"{result.models[0]['error']:.2f} px instead of {result.uncentred_error:.2f} px"
         )
     others = [doubt] if doubt else []
     others += _notes(models, called, missing, matches.components(sources, links))
-    return {**largest, "notes": [*_mapper_notes(found, called), *notes, *others], "remarks": notes, "doubt": doubt}
+    uncentred = [] if result.uncentred_error is not None else [frame.source for frame in cropped(frames)]
+    of_scene = {"remarks": notes, "doubt": doubt, "cropped": uncentred}
+    return {**largest, "notes": [*_mapper_notes(result, called), *notes, *others], **of_scene}
 
 
-def _is_usable(found: Mapping[str, Any]) -> bool:
+def _is_usable(result: MappingResult) -> bool:
     """Whether the first model has enough points."""
-    return any(model["points"] >= lenses.LEAST_POINTS * len(model["names"]) for model in found["models"][:1])
+    return any(model["points"] >= lenses.LEAST_POINTS * len(model["names"]) for model in result.models[:1])
 
 
 def _further(work: Path, source: Source, name: str, is_optional: bool = True) -> Source:
@@ -108,48 +112,48 @@ def _used(work: Path, source: Source) -> None:
 
 
 def _with_other_lenses(
-    work: Path, frames: Sequence[Frame], source: Source, found: dict[str, Any], notes: list[str]
-) -> tuple[Source, dict[str, Any]]:
+    work: Path, frames: Sequence[Frame], source: Source, result: MappingResult, notes: list[str]
+) -> tuple[Source, MappingResult]:
     """The source and result with the lenses that `lenses.other_lenses` proposes, as long as they are better.
 
     Appends a note for each that is used.
     """
-    proposed = list(found["lenses"])
+    proposed = list(result.other_lenses)
     for attempt in range(MOST_ATTEMPTS):
         if not proposed:
             break
         words, given = proposed.pop(0)
-        further = _further(work, source, f"lenses{attempt}", is_optional=_is_usable(found))
+        further = _further(work, source, f"lenses{attempt}", is_optional=_is_usable(result))
         apart(work, further, lenses.give_lenses, str(work / further.database), given)
         again = mapped(work, frames, further, str(Path(further.database).parent / MODELS))
-        errors = [one["models"][0]["error"] if _is_usable(one) else math.inf for one in (found, again)]
-        if errors[1] >= errors[0] or (_is_usable(found) and again["score"] <= found["score"]):
+        errors = [one.models[0]["error"] if _is_usable(one) else math.inf for one in (result, again)]
+        if errors[1] >= errors[0] or (_is_usable(result) and again.score <= result.score):
             continue
-        gain = f"{errors[1]:.2f} px" + (f" instead of {errors[0]:.2f} px" if _is_usable(found) else "")
+        gain = f"{errors[1]:.2f} px" + (f" instead of {errors[0]:.2f} px" if _is_usable(result) else "")
         notes.append(f"the cameras are estimated {words}, which fits better: reprojection error {gain}")
-        source, found, proposed = further, again, list(again["lenses"])
+        source, result, proposed = further, again, list(again.other_lenses)
         _used(work, further)
-    return source, found
+    return source, result
 
 
 def _without_twins(
-    work: Path, frames: Sequence[Frame], source: Source, found: dict[str, Any], notes: list[str]
-) -> tuple[Source, dict[str, Any]]:
+    work: Path, frames: Sequence[Frame], source: Source, result: MappingResult, notes: list[str]
+) -> tuple[Source, MappingResult]:
     """The source and result without the matches of sides that look alike, if these are then no longer on each other.
 
     Appends a note if they are used.
     """
-    if not found["wrong"] or not _is_usable(found):
-        return source, found
+    if not result.wrong or not _is_usable(result):
+        return source, result
     further = _further(work, source, "twins")
-    matches.forget_pairs(work / further.database, found["wrong"])
+    matches.forget_pairs(work / further.database, result.wrong)
     again = mapped(work, frames, further, str(Path(further.database).parent / MODELS))
-    least = LEAST_WITHOUT_TWINS * len(found["models"][0]["names"])
-    if again["torn"] or not _is_usable(again) or len(again["models"][0]["names"]) < least:
-        return source, found
+    least = LEAST_WITHOUT_TWINS * len(result.models[0]["names"])
+    if again.torn or not _is_usable(again) or len(again.models[0]["names"]) < least:
+        return source, result
     _used(work, further)
     notes.append(
-        f"different sides look alike: the matches of {len(found['wrong'])} pairs of photographs, which contradict "
+        f"different sides look alike: the matches of {len(result.wrong)} pairs of photographs, which contradict "
         "their order or the others, are not used; compare the cameras in overview.png with your way around it"
     )
     return further, again
@@ -163,14 +167,14 @@ def _has_more(work: Path, frames: Sequence[Frame], source: Source) -> bool:
 
 
 def _with_more(
-    work: Path, frames: Sequence[Frame], source: Source, found: dict[str, Any], notes: list[str]
-) -> tuple[Source, dict[str, Any]]:
+    work: Path, frames: Sequence[Frame], source: Source, result: MappingResult, notes: list[str]
+) -> tuple[Source, MappingResult]:
     """The same, or the result with more features of the images that are left out, and all pairs of these, if it has
     more images.
     """
-    left, names = left_out(found, frames), [frame.name for frame in frames]
-    if not (left and _is_usable(found) and _has_more(work, frames, source)):
-        return source, found
+    left, names = left_out(result, frames), [frame.name for frame in frames]
+    if not (left and _is_usable(result) and _has_more(work, frames, source)):
+        return source, result
     further = _further(work, source, MORE)
     if not source.is_fine:
         matches.forget_images(work / further.database, left)
@@ -179,7 +183,7 @@ def _with_more(
     match_pairs(work, further, [pair for pair in pairs if not set(left).isdisjoint(pair)])
     again = mapped(work, frames, further, str(Path(further.database).parent / MODELS))
     if len(left_out(again, frames)) >= len(left):
-        return source, found
+        return source, result
     _used(work, further)
     notes.append(f"more features and pairs gave cameras of {len(left) - len(left_out(again, frames))} more photographs")
     return further, again
@@ -192,14 +196,14 @@ ATTEMPTS = {
 }
 
 
-def _mapper_notes(found: Mapping[str, Any], called: Mapping[str, str]) -> list[str]:
+def _mapper_notes(result: MappingResult, called: Mapping[str, str]) -> list[str]:
     """Notes on the choice of the mapper, and on images whose cameras did not agree with the matches."""
     notes = []
-    if len(found["tried"]) > 1:
-        sizes = ", ".join(f"{name} {count}" for name, count in found["tried"].items())
-        notes.append(f"photographs with cameras by mapper: {sizes}; the {found['mapper']} one is used")
-    if found["doubtful"]:
-        named = listed([called[name] for name in found["doubtful"]])
+    if len(result.image_counts) > 1:
+        sizes = ", ".join(f"{name} {count}" for name, count in result.image_counts.items())
+        notes.append(f"photographs with cameras by mapper: {sizes}; the {result.mapper} one is used")
+    if result.disagreeing:
+        named = listed([called[name] for name in result.disagreeing])
         notes.append(f"cameras that do not agree with the matches are left out: {named}")
     return notes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,10 +97,10 @@ def pairs_to_match(database: Path, names: Sequence[str], is_sequence: bool) -> l
         return matches.similar_pairs(matches.read_largest(database, names, matches.COARSE_FEATURES))
 
 
-def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> dict[str, Any]:
+def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> mapping.MappingResult:
     """The result of `mapping.reconstruct`, with the models in work/`models`; raises UserError if the camera stood."""
     with phase("mapping"), Bar("mapping", len(frames)) as bar:
-        found = apart(
+        result: mapping.MappingResult = apart(
             work,
             source,
             mapping.reconstruct,
@@ -110,15 +110,16 @@ def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> 
             any(frame.lens for frame in frames),
             on_event=lambda event: bar.reset() if event == "start" else bar.update(2 if event == "pair" else 1),
         )
-    if found["lens"]:
+    if result.lens_contradiction:
+        change, other_error, error = result.lens_contradiction
         raise UserError(
-            f"--lens: the photographs fit a focal length {found['lens'][0]:+.1%} off, with a reprojection error of "
-            f"{found['lens'][1]:.2f} instead of {found['lens'][2]:.2f} px: the lens or its zoom was changed; leave "
-            "--lens out, or name the case of this lens"
+            f"--lens: the photographs fit a focal length {change:+.1%} off, with a reprojection error of "
+            f"{other_error:.2f} instead of {error:.2f} px: the lens or its zoom was changed; leave --lens out, or name "
+            "the case of this lens"
         )
     # Only the incremental mapper does not find cameras without parallax; more images of the same kind would not help.
-    n_left = len(left_out(found, frames))
-    if found["mapper"] != mapping.INCREMENTAL or n_left >= (1 - colmap_tasks.LEAST_SHARE) * len(frames):
+    n_left = len(left_out(result, frames))
+    if result.mapper != mapping.INCREMENTAL or n_left >= (1 - colmap_tasks.LEAST_SHARE) * len(frames):
         sides = {frame.name: max(frame.width, frame.height) for frame in frames}
         share = matches.share_of_still_pairs(work / source.database, sides)
         if share >= matches.MOSTLY:
@@ -127,12 +128,12 @@ def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> 
                 "camera stood still; walk around the object instead, pass a folder of its masks (--masks), or rotate "
                 "it in front of a plain backdrop without texture, close enough to fill the image"
             )
-    return found
+    return result
 
 
-def left_out(found: Mapping[str, Any], frames: Sequence[Frame]) -> list[str]:
+def left_out(result: mapping.MappingResult, frames: Sequence[Frame]) -> list[str]:
     """The names of the images that are not in the first model."""
-    posed = {name for model in found["models"][:1] for name in model["names"]}
+    posed = {name for model in result.models[:1] for name in model["names"]}
     return [frame.name for frame in frames if frame.name not in posed]
 
 

@@ -150,10 +150,10 @@ def _turn(model: Any, pair: Matched, images: tuple[Any, Any], is_agreeing: bool)
     cameras = [model.cameras[image.camera_id] for image in (one, other)]
     options = pycolmap.TwoViewGeometryOptions(compute_relative_pose=True)
     matches = np.arange(len(pair.pixels[0]))[:, None].repeat(2, axis=1).astype(np.uint32)
-    found = pycolmap.estimate_calibrated_two_view_geometry(
+    geometry = pycolmap.estimate_calibrated_two_view_geometry(
         cameras[0], pair.pixels[0], cameras[1], pair.pixels[1], matches, options
     )
-    return None if found.cam2_from_cam1 is None else found.cam2_from_cam1.rotation.matrix()
+    return None if geometry.cam2_from_cam1 is None else geometry.cam2_from_cam1.rotation.matrix()
 
 
 def _other_surroundings(model: Any, posed: Sequence[Any], strong: Sequence[Names]) -> set[Names]:

@@ -141,6 +141,8 @@ def warnings(health: Mapping[str, Any]) -> list[str]:
 def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     """Sentences on the reliability of the result, from its metrics and photographs without cameras; at least one."""
     sentences = [f"{frame.doubt}; do not rely on the mesh or measure on it"] if frame.doubt else []
+    if frame.limit:
+        sentences.append(f"{frame.limit}; the shape may be distorted by some per cent, do not measure on the mesh")
     if frame.without_camera:
         sentences.append(f"{frame.left_out}; what only they show is missing or invented: take photographs between them")
     missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))
@@ -241,9 +243,9 @@ def page(
         text += ["## Reliability", "", *(f"- {escaped(line)}" for line in trust(figures, frame)), ""]
         if figures.get("cover_views") is not None:
             text += [f"![mesh, coloured by the number of photographs that see each part]({COVER})", ""]
-    risks = warnings(health)
-    if risks:
-        text += ["## Warnings of inspect", "", *(f"- {escaped(line)}" for line in risks), ""]
+    for heading, sentences in (("Photographs", frame.notes), ("Warnings of inspect", warnings(health))):
+        if sentences:
+            text += [f"## {heading}", "", *(f"- {escaped(line)}" for line in sentences), ""]
     text += _table("Training plan", "| | decision |", list(figures.get(PLAN_KEY, {}).items()))
     text += size
     text += ["## Metrics", "", "```text", *lines([("", figures)]), "```", ""]

@@ -75,7 +75,9 @@ def stood(scene, sources):
     from data.prepare.frames import Frame
 
     frames = [Frame(name, path.name, 480, 360, None) for name, path in sources.items()]
-    return world_frame(turned(scene), Known(), frames, list(sources.values()), {"remarks": [REMARK]})
+    return world_frame(
+        turned(scene), Known(), frames, {path.name: path for path in sources.values()}, {"remarks": [REMARK]}
+    )
 
 
 def centers(scene):

@@ -179,7 +179,7 @@ def test_each_kind_that_is_left_out_is_named(photos):
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("2024/a.jpg", r"are in subfolders \(2024\); give one of them"), ("a.gif", "JPEG, WebP or TIFF; a.gif: left out")],
+    [("2024/a.jpg", r"are in a subfolder \(2024\); give that"), ("a.gif", "JPEG, WebP or TIFF; a.gif: left out")],
 )
 def test_a_folder_without_photographs_says_why(photos, tmp_path, name, words):
     (tmp_path / "other" / name).parent.mkdir(parents=True)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from data.io.images import alpha_of, image_size, is_black_and_white, is_transpar
 from data.io.named_files import mask_files, mask_stems, masks_folder
 from data.parsed_scene import MASK_HALF
 from data.pixels import eight_bits, size_of, size_within
+from data.prepare.frames import position_of
 from data.prepare.masks import LEAST_COVER, MOST_COVER
-from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, find_images, hdr_note, read_source_image
+from data.prepare.sources import HEIC_SUFFIXES, MIN_IMAGES, find_images, hdr_note, positions, read_source_image
 
 PREFERRED = (".jpg", ".jpeg", *HEIC_SUFFIXES, ".webp", ".tif", ".tiff", ".png")  # of files of equal size
 COLOURLESS = 16  # levels between the channels of a mask, which JPEG's compression causes
@@ -37,18 +38,32 @@ LEAST_SEEN = 2.0  # levels: standard deviation of what transparent pixels hide, 
 
 @dataclass(frozen=True)
 class Photographs:
-    """The images of a folder, or a video."""
+    """The images of a folder, or of its subfolders with one position of the object each, or a video."""
 
+    folder: Path  # or that of the video
     paths: list[Path]
     masks: dict[Path, Path]  # of photographs, named as such
     notes: tuple[str, ...] = ()
 
+    @property
+    def positions(self) -> list[str]:
+        """The subfolders with photographs of one position of the object each; [] if it did not move."""
+        parts = dict.fromkeys(map(position_of, self.names))
+        return list(parts) if len(parts) > 1 else []
+
+    @property
+    def names(self) -> list[str]:
+        """The paths relative to the folder."""
+        return [path.relative_to(self.folder).as_posix() for path in self.paths]
+
 
 def find_photographs(source: Path) -> Photographs:
     """The photographs of the folder `source` without masks and twins, or the video; raises UserError."""
+    if len(folders := positions(source)) > 1:
+        return _of_positions(source, [find_photographs(folder) for folder in folders])
     images = find_images(source)
     if images == [source]:
-        return Photographs(images, {}, tuple(hdr_note(source)))
+        return Photographs(source.parent, images, {}, tuple(hdr_note(source)))
     by_stem = {path.stem.lower(): path for path in images}
     named = {path: [by_stem[stem] for stem in mask_stems(path)[:-1] if stem in by_stem] for path in images}
     masks = {path: own[0] for path, own in named.items() if own}
@@ -73,7 +88,21 @@ def find_photographs(source: Path) -> Photographs:
             f"least {MIN_IMAGES} are needed"
         )
     note = f"{len(twins)} further files of the same shots are left out: {listed([path.name for path in twins])}"
-    return Photographs(sorted(shots, key=natural_key), masks, (note,) if twins else ())
+    return Photographs(source, sorted(shots, key=natural_key), masks, (note,) if twins else ())
+
+
+def _of_positions(source: Path, parts: Sequence[Photographs]) -> Photographs:
+    """The photographs of an object in several positions, each in a subfolder, with masks from folders of masks there
+    or beside them.
+    """
+    paths = [path for part in parts for path in part.paths]
+    whole = Photographs(source, paths, {}, tuple(note for part in parts for note in part.notes))
+    masks = {path: mask for part in parts for path, mask in part.masks.items()}
+    for part in (whole, *parts):
+        if home := masks_folder(part.folder):
+            found = zip(part.paths, mask_files(home, part.names), strict=True)
+            masks |= {path: mask for path, mask in found if mask}
+    return replace(whole, masks=masks)
 
 
 def _shot(path: Path, by_stem: Mapping[str, Path]) -> str:
@@ -146,12 +175,12 @@ def masks_beside(source: Path, found: Photographs) -> tuple[str, tuple[str, ...]
     They are beside the photographs, in a folder masks/ or mask/ there or beside images/, or alpha channels with
     transparent pixels.
     """
-    count, names, folder = len(found.paths), [path.name for path in found.paths], masks_folder(source)
+    count, names, folder = len(found.paths), found.names, masks_folder(source)
     if folder is None and source.absolute().name.lower() in IMAGE_FOLDERS:
         folder = masks_folder(source.absolute().parent)
     if found.masks:
         what = f"{listed([mask.name for mask in found.masks.values()])}: masks of {len(found.masks)} photographs"
-        lack = [path.name for path in found.paths if path not in found.masks]
+        lack = [name for name, path in zip(names, found.paths, strict=True) if path not in found.masks]
         return ("", (f"{what}, not used, as {listed(lack)} have none",)) if lack else (str(source), (f"{what}, used",))
     if folder is not None:
         lack = [name for name, mask in zip(names, mask_files(folder, names), strict=True) if mask is None]

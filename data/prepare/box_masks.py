@@ -74,14 +74,20 @@ def on_masks(scene: Scene, points: np.ndarray, rectangles: Mapping[int, np.ndarr
 
     Boxes contain the background, too, such as a wall, which in another view is beside the object.
     """
-    kept = np.ones(len(points), bool)
-    for view, mask in rectangles.items():
+    kept = np.logical_and(*seen_by(scene, points, rectangles)).all(axis=0)
+    return points[kept] if kept.sum() >= LEAST_POINTS else points
+
+
+def seen_by(scene: Scene, points: np.ndarray, masks: Mapping[int, np.ndarray]) -> np.ndarray:
+    """bool [2, V, K]: whether points [K, 3] are in the images and on the masks of V views; masks: uint8 [H, W]."""
+    found = []
+    for view, mask in masks.items():
         shares = project(scene, view, points)
         is_shown = _is_in(shares, np.array([0.0, 0.0, 1.0, 1.0]))
         x, y = (np.where(is_shown, shares.T, 0.0) * np.array([scene.size(view)]).T).astype(int)
         x, y = np.minimum(x, mask.shape[1] - 1), np.minimum(y, mask.shape[0] - 1)
-        kept &= is_shown & (mask[y, x] > MASK_HALF)
-    return points[kept] if kept.sum() >= LEAST_POINTS else points
+        found.append((is_shown, mask[y, x] > MASK_HALF))
+    return np.array(found).swapaxes(0, 1)
 
 
 def _require_agreement(name: str, held: Mapping[str, np.ndarray]) -> None:

@@ -1,7 +1,8 @@
 """The steps of structure from motion: from whole images or, if the masks do not fit the result, from the object alone.
 
 An object on a turntable, or one that was turned over between photographs, moves relative to what surrounds it. Cameras
-that fit the surroundings then do not fit the masks of the object.
+that fit the surroundings then do not fit the masks of the object. Where subfolders say which photographs show it in the
+same position, the surroundings are matched among these, and the object among all.
 """
 
 from __future__ import annotations
@@ -14,15 +15,23 @@ from typing import Any
 
 import numpy as np
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from data.io.files import remove
 from data.io.images import mask_of, read_image, write_image
 from data.parsed_scene import MASK_HALF
 from data.pixels import size_of
-from data.prepare.frames import Frame, groups
+from data.prepare.frames import Frame, groups, position_of
 from data.prepare.inspection.checks import GOOD_AGREEMENT
 from data.prepare.masks import ON_OBJECT
-from data.prepare.sfm.matches import count_rows, has_features, is_sound, share_of_still_pairs
+from data.prepare.sfm import colmap_tasks
+from data.prepare.sfm.matches import (
+    ENOUGH_MATCHES,
+    count_rows,
+    has_features,
+    is_sound,
+    read_links,
+    share_of_still_pairs,
+)
 from data.prepare.sfm.overlay import OVERLAY, write_overlay
 from data.prepare.sfm.reconstruct import map_images
 from data.prepare.sfm.stages import (
@@ -35,6 +44,7 @@ from data.prepare.sfm.stages import (
     WHOLE,
     DiskError,
     Source,
+    apart,
     find_features,
     match_features,
 )
@@ -50,6 +60,10 @@ SOME_STILL = 0.2  # fraction of the pairs that do not move, from which on someth
 FIT = "fit"  # entry "masks" of a result that does not depend on the masks
 ENOUGH_VIEWS = 8  # masks of fewer views may bound no volume although they do not contradict one another
 LEAST_GAIN = 0.1  # of the agreement, for cameras of the object that do not fit the masks well either
+
+
+class NotJoinedError(UserError):
+    """Photographs of several positions of the object have too little of it in common."""
 
 
 def estimate_cameras(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, Any]:
@@ -107,9 +121,16 @@ def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: st
 
 
 def _match(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
-    """The result of `match_features`, without what does not move although the camera does."""
+    """The number of pairs, matched without what does not move although the camera does.
+
+    Of photographs of two positions of the object, only what is inside their masks.
+    """
     remove(work / OVERLAY)
     count = match_features(work, frames, is_sequence)
+    position = {frame.name: position_of(frame.source) for frame in frames}
+    if len(set(position.values())) > 1:
+        apart(work, WHOLE, colmap_tasks.keep_inside, str(work / DATABASE), str(work / MASKS), position)
+        return count_rows(work / DATABASE, "two_view_geometries", 0)
     sides = {frame.name: max(frame.width, frame.height) for frame in frames}
     images, sizes = [work / IMAGES / frame.name for frame in frames], [(frame.width, frame.height) for frame in frames]
     is_still = share_of_still_pairs(work / DATABASE, sides) >= SOME_STILL
@@ -144,7 +165,7 @@ def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: 
         return {**map_images(work, frames, _whole(work)), "masks": masks}
     whole, before = None, 0.0
     try:
-        whole = map_images(work, frames, _whole(work))
+        whole = _mapped(work, frames, _whole(work))
         agreement = mask_agreement(work)
         if agreement is None or agreement >= GOOD_AGREEMENT:
             return {**whole, "masks": FIT}
@@ -165,12 +186,34 @@ def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: 
             remove(work / MODELS)
             found = _of_object(work, frames, is_sequence)
         return {**found, "masks": masks}
-    except WorkError:
+    except (WorkError, NotJoinedError):
         raise
     except UserError as error:
         raise UserError(f"{reason}; inside the masks: {error}") from None
     finally:
         remove(folder)
+
+
+def _mapped(work: Path, frames: Sequence[Frame], source: Source) -> dict[str, Any]:
+    """The result of `map_images`; raises NotJoinedError if it has no camera of a position of the object."""
+    positions = {position_of(frame.source) for frame in frames}
+    try:
+        found = map_images(work, frames, source)
+        if positions.issubset(map(position_of, found["names"])):
+            return found
+    except UserError as error:
+        if isinstance(error, WorkError) or len(positions) < 2:
+            raise
+    links = read_links(work / source.database, {frame.name: frame.source for frame in frames})
+    across = {pair: count for pair, count in links.items() if len(set(map(position_of, pair))) > 1}
+    best = max(across, key=across.__getitem__, default=())
+    most = f", {listed(best)} {across[best]}" if best and across[best] else ""
+    enough = sum(count >= ENOUGH_MATCHES for count in across.values())
+    raise NotJoinedError(
+        f"the positions {listed(sorted(positions))} cannot be joined: {enough} pairs of photographs of two of them have "
+        f"{ENOUGH_MATCHES} matches or more inside the masks{most}; in each position take photographs from the side, "
+        "low above the ground, and check the masks"
+    )
 
 
 def _better_of_object(
@@ -205,7 +248,7 @@ def _of_object(work: Path, frames: Sequence[Frame], is_sequence: bool) -> dict[s
         write_image(work / OF_OBJECT.masks / f"{frame.name}.png", hard)
     find_features(work, groups(frames), OF_OBJECT)
     match_features(work, frames, is_sequence, OF_OBJECT)
-    found = map_images(work, frames, OF_OBJECT)
+    found = _mapped(work, frames, OF_OBJECT)
     note = "the cameras are those of the object: only features inside the masks were used"
     return {**found, "notes": [*found["notes"], note]}
 

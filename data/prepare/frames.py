@@ -62,6 +62,11 @@ class Group:
     lens: str = ""  # as of `Frame`
 
 
+def position_of(source: str) -> str:
+    """The subfolder of a photograph, "" without one: all photographs in one show the object in the same position."""
+    return source.rpartition("/")[0]
+
+
 def copy_images(
     images: Sequence[Path], folder: Path, bar: Bar, is_panorama: bool = False, numbers: Sequence[int] | None = None
 ) -> list[dict[str, object]]:

@@ -180,6 +180,15 @@ def cut_of(method: str, boxes: Mapping[str, np.ndarray], has_region: bool) -> Cu
     return cut_by_sphere if method == "grabcut" else None
 
 
+def within(scene: Scene) -> Scene:
+    """The scene without the points that are outside a mask, such as those of surroundings that moved."""
+    if scene.points is None or scene.masks is None:
+        return scene
+    wider = {view: cv2.dilate(mask, np.ones((3, 3), np.uint8)) for view, mask in enumerate(scene.masks)}
+    is_shown, is_on_mask = box_masks.seen_by(scene, scene.points.xyz, wider)
+    return replace(scene, points=scene.points.at((is_on_mask | ~is_shown).all(axis=0)))
+
+
 def cut_by_sphere(scene: Scene) -> Scene:
     """The scene with masks by GrabCut, initialised by the unit sphere; raises UserError if it fails."""
     masks = _each(scene, lambda view: grab_cut(scene.images[view], scene.intrinsics[view], scene.c2w[view]))

@@ -88,6 +88,8 @@ def prepare(request: Request, say: Say) -> bool:
         if not request.masks and request.images.is_dir() and not is_whole:
             folder, notes = masks_beside(request.images, found)
             request, found = replace(request, masks=folder), replace(found, notes=(*found.notes, *notes))
+        if found.positions:
+            _require_joinable(request, found, is_whole)
         given = None
         if name := request.cameras or request.lens:
             flag = "--cameras" if request.cameras else "--lens"
@@ -101,13 +103,13 @@ def prepare(request: Request, say: Say) -> bool:
         products.require_apart(request.images, request.masks, request.target, WORK)
         products.require_no_links(request.target / WORK)
         with products.only_one(request.target / WORK):
-            inputs = _inputs(request, sources, mask_paths, boxes, given)
+            inputs = _inputs(request, found, mask_paths, boxes, given)
             steps = Steps(request.target / WORK, inputs, say)
             steps.require_own(OUTPUTS)
             following = Steps(steps.folder / more.NEXT, inputs, say)
             if request.overwrite:
                 remove(following.folder)
-            if _is_changed(request, steps, following, sources, before, is_whole):
+            if _is_changed(request, steps, following, found, before, is_whole):
                 if not following.is_begun("photographs"):
                     more.start(following.folder, steps.folder)
                 _grow(request, found, mask_paths, boxes, before, following, say)
@@ -117,7 +119,7 @@ def prepare(request: Request, say: Say) -> bool:
             products.require_made(steps.folder, request.target, bool(request.masks))
             for note in notes_of(request.images, sources):
                 say(note)
-            cut = cut_of(request.masks, boxes, bool(request.roi))
+            cut = masks.within if found.positions else cut_of(request.masks, boxes, bool(request.roi))
             try:
                 _prepare(request, found, mask_paths, cut, given, steps, say)
             except WorkError:
@@ -143,7 +145,7 @@ def _prepare(
 ) -> None:
     """Run all steps that are not complete. Notes on the photographs are logged, and recorded in the scene."""
     sources = found.paths
-    frames = _copy_frames(request, sources, steps, say)
+    frames = _copy_frames(request, found, steps, say)
     if given is not None and request.lens:
         frames, given = with_lenses(frames, given), None
     notes = [*found.notes, *remarks(frames)]
@@ -180,8 +182,9 @@ def _prepare(
             said = [*notes, *model["notes"]]
             world = partial(in_frame_of, frame=given.frame, case=given.folder.name, notes=said)
     notes += overlay_note(steps.folder)
+    named = dict(zip(found.names, sources, strict=True))
     world = world or partial(
-        world_frame, known=request.known, frames=frames, sources=sources, model=model, roi=request.roi, notes=notes
+        world_frame, known=request.known, frames=frames, sources=named, model=model, roi=request.roi, notes=notes
     )
     _write(request, steps, frames, cut, world, say, check, request.roi)
 
@@ -212,7 +215,7 @@ def _is_changed(
     request: Request,
     steps: Steps,
     following: Steps,
-    sources: Sequence[Path],
+    found: Photographs,
     before: Sequence[Frame],
     is_whole: bool,
 ) -> bool:
@@ -224,11 +227,11 @@ def _is_changed(
         return False
     if following.is_done("cameras"):
         return True
-    if is_whole or request.cameras or request.lens or not request.images.is_dir() or not before:
+    if is_whole or found.positions or request.cameras or request.lens or not request.images.is_dir() or not before:
         return False
     is_other = not steps.is_begun("photographs") and not (steps.folder / OVERLAY).exists()
     has_masks = (request.target / "mask").is_dir()
-    return is_other and more.can_grow(before, sources) and has_masks == bool(request.masks)
+    return is_other and more.can_grow(before, found.paths) and has_masks == bool(request.masks)
 
 
 def _grow(
@@ -275,7 +278,7 @@ def _grow(
 
 def _inputs(
     request: Request,
-    sources: Sequence[Path],
+    found: Photographs,
     mask_paths: Sequence[Path],
     boxes: Mapping[str, np.ndarray],
     given: GivenCameras | None,
@@ -286,12 +289,12 @@ def _inputs(
     is_video = not request.images.is_dir()
     return {
         "photographs": [
-            *(fingerprint(sources), request.frames if is_video else 0, MAX_SIDE),
+            *(fingerprint(found.paths), request.frames if is_video else 0, MAX_SIDE, *found.positions),
             *(["panorama"] if request.is_panorama else []),
-            *sorted({name for path in sources if not is_video and (name := profile_note(path))}),
+            *sorted({name for path in found.paths if not is_video and (name := profile_note(path))}),
         ],
         "features": given.numbers() if given is not None and request.lens else [],
-        "matches": [is_video],
+        "matches": [is_video, *([method, fingerprint(mask_paths)] if found.positions else [])],
         "cameras": given.numbers() if given is not None and request.cameras else [],
         "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
         FINISHED: _options(request),
@@ -307,6 +310,18 @@ def _options(request: Request) -> list[object]:
     ]
 
 
+def _require_joinable(request: Request, found: Photographs, is_whole: bool) -> None:
+    """Raises UserError unless photographs of several positions of the object have masks and can be used together."""
+    named = f"--images {request.images}: photographs of {len(found.positions)} positions ({listed(found.positions)})"
+    if is_whole or request.cameras:
+        raise UserError(f"{named}: leave out --cameras and panoramas, or give one of these subfolders")
+    if request.masks in ("", *masks.WITH_CAMERAS):
+        raise UserError(
+            f"{named} are joined by the object alone, so each needs a mask: give a folder masks/ in each subfolder, "
+            "--masks colorkey or rembg; or move them together, if the object did not move"
+        )
+
+
 def _check_masks(request: Request, found: Photographs) -> list[Path]:
     """The mask file of each image, or [] without mask files; raises UserError if the masks cannot be made."""
     if request.masks == "rembg":
@@ -317,7 +332,7 @@ def _check_masks(request: Request, found: Photographs) -> list[Path]:
         raise UserError(f"--masks {request.masks}: frames of a video have no files of masks; use colorkey or grabcut")
     if Path(request.masks).resolve() == request.images.resolve():
         return masks_of(request.images, found)
-    return masks.require_masks(Path(request.masks), [path.name for path in found.paths])
+    return masks.require_masks(Path(request.masks), found.names)
 
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
@@ -356,9 +371,9 @@ def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
     return not damaged
 
 
-def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: Say) -> list[Frame]:
+def _copy_frames(request: Request, found: Photographs, steps: Steps, say: Say) -> list[Frame]:
     """Copy the images to the work folder and log their number, sizes and focal lengths."""
-    folder = steps.folder / sfm.IMAGES
+    folder, sources = steps.folder / sfm.IMAGES, found.paths
 
     def work() -> list[dict[str, object]]:
         is_folder = request.images.is_dir()
@@ -369,6 +384,8 @@ def _copy_frames(request: Request, sources: Sequence[Path], steps: Steps, say: S
 
     later = ("features", "matches", "cameras", "masks")
     frames = steps.run(Step("photographs", work, (sfm.IMAGES,), later, lambda value: [Frame(**one) for one in value]))
+    if found.positions:
+        frames = [replace(frame, source=name) for frame, name in zip(frames, found.names, strict=True)]
     say(describe(groups(frames)))
     return frames
 

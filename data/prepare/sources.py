@@ -60,8 +60,7 @@ Tick = Callable[[], None]
 def find_images(source: Path) -> list[Path]:
     """The images of the folder `source`, or the video `source`; raises UserError for anything else."""
     if os.path.isdir(source):  # Path.is_dir raises on a long name
-        readable = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) if has_heic() else IMAGE_SUFFIXES
-        images = entries(source, lambda path: path.suffix.lower() in readable and path.is_file())
+        images = _readable(source)
         if not images:
             raise UserError(f"--images {source}: {_why_empty(source)}")
         if len(images) < MIN_IMAGES:
@@ -78,6 +77,18 @@ def find_images(source: Path) -> list[Path]:
             f"--images {source}: is not a video that OpenCV can decode; give an MP4 or a folder of photographs"
         )
     return [source]
+
+
+def positions(source: Path) -> list[Path]:
+    """The subfolders with images of a folder that has none itself: each is of one position of the object."""
+    is_split = os.path.isdir(source) and not _readable(source)
+    return [source / name for name in _inner_folders(source)] if is_split else []
+
+
+def _readable(folder: Path) -> list[Path]:
+    """The images of a folder that can be read."""
+    suffixes = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) if has_heic() else IMAGE_SUFFIXES
+    return entries(folder, lambda path: path.suffix.lower() in suffixes and path.is_file())
 
 
 def left_out(folder: Path) -> list[str]:
@@ -103,7 +114,7 @@ def left_out(folder: Path) -> list[str]:
 def _why_empty(folder: Path) -> str:
     """Why no image can be read, as the end of a sentence."""
     if inner := _inner_folders(folder):
-        return f"its photographs are in subfolders ({listed(inner)}); give one of them, or move them together"
+        return f"its photographs are in a subfolder ({listed(inner)}); give that"
     notes = left_out(folder)
     if notes:
         return f"holds no PNG, JPEG, WebP or TIFF; {'; '.join(notes)}"
@@ -172,7 +183,8 @@ def _read_heic(path: Path) -> np.ndarray:
 
 def notes_of(source: Path, images: Sequence[Path]) -> list[str]:
     """Notes on files beside the images that are not used."""
-    return left_out(source) if list(images) != [source] else []
+    folders = dict.fromkeys(path.parent for path in images if path != source)
+    return [note for folder in folders for note in left_out(folder)]
 
 
 def hdr_note(video: Path) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 from data.cameras import mean_up
 from data.errors import listed
 from data.parsed_scene import ParsedScene, WorldFrame, transformed
-from data.prepare.frames import Frame, facing_views
+from data.prepare.frames import Frame, facing_views, position_of
 from data.prepare.gps import Located, georeference, located
 from data.prepare.metric import Known, measured
 from data.prepare.sources import upright_size
@@ -41,24 +42,27 @@ def world_frame(
     parsed: ParsedScene,
     known: Known,
     frames: Sequence[Frame],
-    sources: Sequence[Path],
+    sources: Mapping[str, Path],
     model: Mapping[str, Any],
     roi: str = "",
     notes: Sequence[str] = (),
 ) -> ParsedScene:
     """The model of structure from motion, upright and in metres where the size is known, with notes on photographs.
 
-    Views of panoramas that do not show the centre of the region `roi`, or of the cameras, are left out. `model`:
-    "errors", mean reprojection errors in pixels by the name of the image, and what `map_images` says of it. Raises
-    UserError as `measured`.
+    Of several positions of the object, it is upright in that with the most photographs. Views of panoramas that do not
+    show the centre of the region `roi`, or of the cameras, are left out. `model`: "errors", mean reprojection errors in
+    pixels by the name of the image, and what `map_images` says of it. Raises UserError as `measured`.
     """
     errors = model.get("errors", {})
-    by_name = {path.name: path for path in sources}
-    called = {frame.name: by_name[frame.source] for frame in frames if frame.source in by_name}
+    called = {frame.name: sources[frame.source] for frame in frames if frame.source in sources}
     shown = [image.path.name for image in parsed.images]
     sizes = {name: upright_size(called[name]) for name in shown if name in called} if known.length else {}
-    gps = located(parsed, called)
-    stood = measured(upright(parsed, gps), known, called, sizes, gps)
+    positions = Counter(position_of(frame.source) for frame in frames)
+    position = max(positions, key=positions.__getitem__, default="")
+    turned = {frame.name for frame in frames if position_of(frame.source) != position}
+    gps = located(parsed, {name: path for name, path in called.items() if name not in turned})
+    standing = replace(parsed, images=tuple(image for image in parsed.images if image.path.name not in turned))
+    stood = measured(upright(parsed, gps, standing), known, called, sizes, gps)
     grid = None if gps is None else georeference(stood, gps)
     named = {frame.source: errors[frame.name] for frame in frames if frame.name in errors and frame.name in shown}
     stood = facing_views(stood, parse_roi(roi).centre if roi else None)
@@ -71,13 +75,14 @@ def world_frame(
     return replace(stood, frame=frame, notes=(*stood.notes, *noted))
 
 
-def upright(parsed: ParsedScene, gps: Located | None = None) -> ParsedScene:
+def upright(parsed: ParsedScene, gps: Located | None = None, standing: ParsedScene | None = None) -> ParsedScene:
     """The scene with the world frame rotated about its origin so that the z axis points up; `frame` says how.
 
     By the GPS positions if they determine it, the x axis then points east. A floor, and with coarse positions
-    also the cameras, give a finer direction, where it is within the error of the positions.
+    also the cameras, give a finer direction, where it is within the error of the positions. `standing`: with the images
+    alone whose up directions agree, if not all do.
     """
-    up, how = _seen_up(parsed)
+    up, how = _seen_up(standing or parsed)
     turn = np.eye(4)
     if gps is None or gps.tilt > MOST_GPS_TILT:
         turn[:3, :3] = rotation_to_z(up)

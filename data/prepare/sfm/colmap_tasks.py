@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from tempfile import NamedTemporaryFile
 from typing import Any
+
+import cv2
+import numpy as np
+
+from data.parsed_scene import MASK_HALF
 
 SEED = 0
 # COLMAP's model with one focal length and one radial coefficient: accurate enough for phones and cameras (0.93 pixels
@@ -122,6 +127,28 @@ def match(report: Report, database: str, pair_list: str, cores: int) -> None:
         verification_options=_verification(),
         device=pycolmap.Device.cpu,
     )
+
+
+def keep_inside(report: Report, database: str, masks: str, position: Mapping[str, str]) -> None:
+    """Remove the matches outside the masks NAME.png of images of two positions, and verify the others again."""
+    import pycolmap
+
+    with pycolmap.Database.open(database) as opened:
+        names = {image.image_id: image.name for image in opened.read_all_images()}
+        inside = {}
+        for key, name in names.items():
+            mask = cv2.imread(f"{masks}/{name}.png", cv2.IMREAD_GRAYSCALE) > MASK_HALF
+            column, row = np.asarray(opened.read_keypoints(key))[:, :2].astype(int).T
+            inside[key] = mask[np.minimum(row, mask.shape[0] - 1), np.minimum(column, mask.shape[1] - 1)]
+        pairs = [pycolmap.pair_id_to_image_pair(pair) for pair in opened.read_all_matches()[0]]
+        pairs = [(one, other) for one, other in pairs if position[names[one]] != position[names[other]]]
+        for one, other in pairs:
+            matches = np.asarray(opened.read_matches(one, other))
+            opened.delete_matches(one, other)
+            opened.write_matches(one, other, matches[inside[one][matches[:, 0]] & inside[other][matches[:, 1]]])
+            if opened.exists_two_view_geometry(one, other):
+                opened.delete_two_view_geometry(one, other)
+    verify(database, [(names[one], names[other]) for one, other in pairs])
 
 
 def verify(database: str, pairs: Sequence[tuple[str, str]]) -> None:

@@ -201,20 +201,23 @@ def sequence_pairs(count: int) -> list[tuple[int, int]]:
     return sorted((i, j) for i, j in pairs if i != j)
 
 
-def similar_pairs(features: Sequence[np.ndarray]) -> list[tuple[int, int]]:
+def similar_pairs(features: Sequence[np.ndarray], positions: Sequence[str] = ()) -> list[tuple[int, int]]:
     """The pairs (i, j), i < j, to match among V images: each with the MOST_SIMILAR ones, and a tree that connects all.
 
-    features: V of [K, 128], the descriptors of the largest features of each image, of length 1.
+    features: V of [K, 128], the descriptors of the largest features of each image, of length 1. positions: V names; if
+    given, each image is matched with the most similar ones of each.
     """
     count = len(features)
     common = np.zeros((count, count), dtype=int)
     for i in range(count):
         for j in range(i + 1, count):
             common[i, j] = common[j, i] = _common(features[i], features[j])
-    nearest = np.argsort(-common, axis=1, kind="stable")[:, :MOST_SIMILAR]
+    labels = np.array(positions or [""] * count)
+    parts = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    nearest = [part[np.argsort(-common[:, part], axis=1, kind="stable")[:, :MOST_SIMILAR]] for part in parts]
     tree = minimum_spanning_tree(np.triu(1 / (1 + common), 1))
     linked = [*zip(*(ends.tolist() for ends in tree.nonzero()), strict=True)]
-    linked += [(i, j) for i in range(count) for j in nearest[i].tolist() if i != j]
+    linked += [(i, j) for i, row in enumerate(np.hstack(nearest).tolist()) for j in row if i != j]
     return sorted({(min(pair), max(pair)) for pair in linked})
 
 

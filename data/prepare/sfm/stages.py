@@ -13,7 +13,7 @@ from data.errors import UserError
 from data.io.child import ChildError, run_apart
 from data.io.clock import phase, seconds_left, so_far
 from data.io.files import write_result
-from data.prepare.frames import Frame, Group, cropped
+from data.prepare.frames import Frame, Group, cropped, position_of
 from data.prepare.sfm import colmap_tasks, mapping, matches
 from data.prepare.steps import Bar, WorkError
 
@@ -75,7 +75,8 @@ def _parameters(camera: Group) -> tuple[str, str]:
 def match_features(work: Path, frames: Sequence[Frame], is_sequence: bool, source: Source = WHOLE) -> int:
     """Match the images; returns the number of pairs. Raises WorkError if COLMAP fails."""
     names = [frame.name for frame in frames]
-    chosen = pairs_to_match(work / source.database, names, is_sequence)
+    positions = [position_of(frame.source) for frame in frames]
+    chosen = pairs_to_match(work / source.database, names, is_sequence, positions)
     match_pairs(work, source, [(names[i], names[j]) for i, j in chosen])
     return len(chosen)
 
@@ -87,14 +88,16 @@ def match_pairs(work: Path, source: Source, pairs: Sequence[tuple[str, str]]) ->
     run_filling(work, source, "matches", len(pairs), "two_view_geometries", task, given, unit="pair")
 
 
-def pairs_to_match(database: Path, names: Sequence[str], is_sequence: bool) -> list[tuple[int, int]]:
-    """The pairs of indices of images to match; raises WorkError if the database is damaged."""
+def pairs_to_match(
+    database: Path, names: Sequence[str], is_sequence: bool, positions: Sequence[str] = ()
+) -> list[tuple[int, int]]:
+    """The pairs of indices of images to match, see `similar_pairs`; raises WorkError if the database is damaged."""
     if is_sequence:
         return matches.sequence_pairs(len(names))
     if len(names) <= matches.EXHAUSTIVE_LIMIT:
         return matches.all_pairs(len(names))
     with phase("matches"):
-        return matches.similar_pairs(matches.read_largest(database, names, matches.COARSE_FEATURES))
+        return matches.similar_pairs(matches.read_largest(database, names, matches.COARSE_FEATURES), positions)
 
 
 def mapped(work: Path, frames: Sequence[Frame], source: Source, models: str) -> mapping.MappingResult:

@@ -20,7 +20,9 @@ def photograph(folder, scene, zoomed=None, size=SIZE):
         centred[:2] = (zoom @ centred)[:2]
         centred[:2, 2] = scene.intrinsics[:2, 2]
         _, hit = draw_sphere(centred, pose, *size, 0.4)
-        save(folder / "photos" / f"{index:03d}.png", np.where(hit[..., None], 200, 40).astype(np.uint8).repeat(3, 2))
+        image = np.where(hit[..., None], 200, 40).astype(np.uint8).repeat(3, 2)
+        image[0, 0] = index  # equal files are used once
+        save(folder / "photos" / f"{index:03d}.png", image)
         save(folder / "given" / f"{index:03d}.png", (hit * 255).astype(np.uint8))
     return {"cameras": "earlier", "masks": str(folder / "given")}
 

@@ -73,7 +73,7 @@ def test_positions_need_masks_that_do_not_follow_from_cameras(tmp_path):
         for index in range(3):
             (tmp_path / "photos" / name).mkdir(parents=True, exist_ok=True)
             write_image(tmp_path / "photos" / name / f"{index}.png", picture(seed=index))
-    start = "photographs of 2 positions .1 and 2. are joined by the object alone, so each needs a mask"
+    start = "photographs of 2 positions .1 and 2. are joined by the object alone, so each photograph needs a mask"
     refuse(start, tmp_path)
     refuse(start, tmp_path, masks="grabcut")
     refuse("leave out --cameras", tmp_path, is_panorama=True)

@@ -210,7 +210,7 @@ def _mapped(work: Path, frames: Sequence[Frame], source: Source) -> dict[str, An
     most = f", {listed(best)} {across[best]}" if best and across[best] else ""
     enough = sum(count >= ENOUGH_MATCHES for count in across.values())
     raise NotJoinedError(
-        f"the positions {listed(sorted(positions))} cannot be joined: {enough} pairs of photographs of two of them have "
+        f"the positions {listed(sorted(positions))} cannot be joined: {enough} pairs of photographs of two have "
         f"{ENOUGH_MATCHES} matches or more inside the masks{most}; in each position take photographs from the side, "
         "low above the ground, and check the masks"
     )

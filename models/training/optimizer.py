@@ -75,14 +75,15 @@ def faults(
 ) -> list[str]:
     """The parameters, `<network>.<name>`, whose update is not finite, and the inputs of such entries, in words.
 
-    It is never stored, so NumPy computes it again.
+    It is never stored, so NumPy computes it again: in float64, rounded to float32, as the operation does.
     """
     sentences = []
     for name, weight in weights.items():
         inputs = {"weight": weight, "gradient": gradients[name]} | {part: moments[part][name] for part in MOMENTS}
         with np.errstate(all="ignore"):
-            new = RULES[settings.optimizer](*inputs.values(), settings.rate(name), settings)
-        is_bad = ~np.isfinite(np.stack(new)).all(axis=0)
+            row = (value.astype(np.float64) for value in inputs.values())
+            new = np.stack(RULES[settings.optimizer](*row, settings.rate(name), settings)).astype(np.float32)
+        is_bad = ~np.isfinite(new).all(axis=0)
         if is_bad.any():
             ends = ((part, bad.min(), bad.max()) for part, values in inputs.items() for bad in [values[is_bad]])
             spans = ", ".join(f"{part} {low:.3g}" + f" to {high:.3g}" * bool(low < high) for part, low, high in ends)

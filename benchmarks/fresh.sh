@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# The README's two commands on a fresh Debian, in a folder made by debootstrap.
+# The README's two commands on a fresh Debian or Ubuntu, in a folder made by debootstrap and a clone of the newest commit.
 #
 #   benchmarks/fresh.sh SUITE FOLDER [root|user] [COMMAND]     e.g. benchmarks/fresh.sh trixie /tmp/fresh user "make demo"
+#
+# Ubuntu: MIRROR=http://archive.ubuntu.com/ubuntu COMPONENTS=main,universe benchmarks/fresh.sh noble FOLDER
 #
 # It needs root, debootstrap (apt install debootstrap) and several gigabytes. The Debian mirror, pip's settings and the
 # certificates are those of this machine; the packages are those of the README, read from it. FOLDER is kept, so that a
@@ -16,8 +18,9 @@ mirror=${MIRROR:-$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.li
 [ -n "$mirror" ] || { echo "error: apt names no Debian mirror here; give one: MIRROR=..." >&2; exit 2; }
 if [ ! -e "$folder/etc/debian_version" ]; then
   script=/usr/share/debootstrap/scripts/$suite
-  debootstrap --variant=minbase "$suite" "$folder" "$mirror" \
-    "$([ -e "$script" ] && echo "$script" || echo "${script%/*}/sid")"
+  [[ $mirror == *ubuntu* ]] && like=gutsy || like=sid
+  debootstrap --variant=minbase --components="${COMPONENTS:-main}" "$suite" "$folder" "$mirror" \
+    "$([ -e "$script" ] && echo "$script" || echo "${script%/*}/$like")"
 fi
 
 mounted() { mountpoint -q "$folder/$1" || mount --rbind "/$1" "$folder/$1"; }
@@ -45,8 +48,7 @@ if [ "$who" = user ]; then
   home=/home/user
 fi
 rm -rf "$folder$home/clone"
-mkdir "$folder$home/clone"
-git ls-files -z | tar --null -T - -cf - | tar -xf - -C "$folder$home/clone"
+git clone -q --no-hardlinks . "$folder$home/clone"
 [ "$who" = root ] || chroot "$folder" chown -R user:user "$home/clone"
 begin=$(date +%s)
 # shellcheck disable=SC2086

@@ -107,6 +107,8 @@ def test_a_scene_without_scale_is_compared_in_place_through_the_command_line(tmp
     assert main(words) == 2 and "mesh.ply: no such mesh file" in capsys.readouterr().err
     assert main([*words, "--measure", "0 0 0, 1 0 0"]) == 2
     assert "--compare, --measure: give only one of them" in capsys.readouterr().err
+    assert main([*words, "--frame", "unit"]) == 2
+    assert "--compare: lengths are those of the world frame; leave --frame unit out" in capsys.readouterr().err
     assert main([*words[:6], "--in_place", "--tolerance", "1"]) == 2
     assert "--in_place, --tolerance: needs --compare FILE" in capsys.readouterr().err
 

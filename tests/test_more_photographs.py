@@ -1,15 +1,15 @@
 """Photographs added to a prepared scene are registered in it, removed ones leave, and cameras, frame, region stay."""
 
-import os
-
 import numpy as np
 import pytest
-from preparations import read, refuse, request
-from rendered_photographs import write_photographs
+from preparations import forbid, read, refuse, request
+from rendered_photographs import picture, write_photographs
 
+from data.io.images import write_image
 from data.prepare import more_photographs
 from data.prepare.metric import Known
 from data.prepare.pipeline import prepare
+from data.prepare.products import only_one
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,11 @@ def world_centres(scene):
 
 def test_new_photographs_are_registered_and_the_others_stay(grown):
     folder, poses, before, said = grown
+    assert (folder / "scene/prepare/next/scene.json").exists()
     refuse("contains a scene of other photographs or options", folder, known=Known(marker=0.03))
-    assert prepare(request(folder), str), "the interrupted call is finished"
+    assert not (folder / "scene/prepare/next").exists(), "the interrupted call is finished by any other"
+    assert not prepare(request(folder), str)
     assert "region of interest: from cameras_sphere.npz" in said
-    assert not (folder / "scene/prepare/next").exists()
     after = read(folder / "scene")
     order = [f"{number:03d}.png" for number in (0, 2, 3, 4, 1, 5)]
     assert list(after.photographs) == order
@@ -58,6 +59,24 @@ def test_new_photographs_are_registered_and_the_others_stay(grown):
     assert errors[4:].max() < 0.03 * np.ptp(truth, axis=0).max()
     assert after.frame.up_source == before.frame.up_source
     assert not prepare(request(folder), str), "complete"
+
+
+def test_a_renamed_photograph_is_the_same(grown, monkeypatch):
+    folder, *_ = grown
+    (folder / "photos/004.png").rename(folder / "photos/another.png")
+    forbid(monkeypatch, "find_features", "map_images")
+    assert not prepare(request(folder), str), "complete"
+    assert "004.png" in read(folder / "scene").photographs
+    (folder / "photos/another.png").rename(folder / "photos/004.png")
+
+
+def test_a_second_process_waits_for_none(grown):
+    folder, *_ = grown
+    (folder / "photos/005.png").rename(folder / "005.png")
+    with only_one(folder / "scene/prepare"):
+        refuse("another --mode prepare .process [0-9]+. is running in .*scene: wait for it", folder)
+    (folder / "005.png").rename(folder / "photos/005.png")
+    assert not prepare(request(folder), str), "nothing changed"
 
 
 def test_a_changed_photograph_and_another_object_are_refused(grown):
@@ -78,7 +97,9 @@ def test_a_changed_photograph_and_another_object_are_refused(grown):
     kept = (folder / "photos/002.png").read_bytes()
     (folder / "photos/002.png").write_bytes((folder / "photos/003.png").read_bytes())
     refuse("002.png: changed since the scene was prepared; pass --overwrite", folder)
+    assert not (folder / "scene/prepare/next").exists()
     (folder / "photos/002.png").write_bytes(kept)
-    for number in (0, 1, 2, 4):
-        os.rename(folder / f"photos/{number:03d}.png", folder / f"photos/other_{number}.png")
+    for number in (0, 1, 2, 4, 6):
+        (folder / f"photos/{number:03d}.png").unlink()
+        write_image(folder / f"photos/other_{number}.png", picture(240, 320, number))
     refuse("contains a scene of other photographs or options", folder)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -44,6 +44,7 @@ class Photographs:
     paths: list[Path]
     masks: dict[Path, Path]  # of photographs, named as such
     notes: tuple[str, ...] = ()
+    renamed: Mapping[Path, str] = field(default_factory=dict)  # photographs of a scene -> their names there
 
     @property
     def positions(self) -> list[str]:
@@ -55,6 +56,11 @@ class Photographs:
     def names(self) -> list[str]:
         """The paths relative to the folder."""
         return [path.relative_to(self.folder).as_posix() for path in self.paths]
+
+    @property
+    def sources(self) -> list[str]:
+        """The names in the scene."""
+        return [self.renamed.get(path, name) for path, name in zip(self.paths, self.names, strict=True)]
 
 
 def find_photographs(source: Path) -> Photographs:

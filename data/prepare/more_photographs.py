@@ -6,6 +6,7 @@ to its place when the scene is complete, so that an interrupted call is continue
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,16 +20,17 @@ from data.errors import INVALID, UserError, listed
 from data.io.clock import phase
 from data.io.files import read_regular, remove
 from data.parsed_scene import ParsedScene, WorldFrame, transformed
+from data.prepare.beside import Photographs
 from data.prepare.frames import VIEW_NAME, Frame, copy_images, groups
 from data.prepare.given_cameras import to_world
-from data.prepare.products import RECORD
+from data.prepare.products import RECORD, only_one
 from data.prepare.sfm import stages as sfm
 from data.prepare.sfm.colmap_tasks import SEED, Report, known_images
 from data.prepare.sfm.joining import add_image
 from data.prepare.sfm.mapping import described_model
 from data.prepare.sfm.matches import copy_database
 from data.prepare.sources import MIN_IMAGES
-from data.prepare.steps import Bar, Steps
+from data.prepare.steps import Bar, Say, Steps
 from data.scenes.readers.neus import CAMERA_FILE, FRAME_FILE, REFERENCE_FILE, read_frame
 
 NEXT = "next"  # subfolder of the work folder in which the scene with all photographs is made
@@ -46,15 +48,29 @@ def earlier_frames(steps: Steps) -> list[Frame]:
         return []
 
 
-def in_earlier_order(paths: Sequence[Path], frames: Sequence[Frame]) -> list[Path]:
-    """The photographs that are among the frames in their order, then the others."""
+def in_earlier_order(found: Photographs, frames: Sequence[Frame], work: Path) -> Photographs:
+    """The photographs that are among the frames, also under other names, in their order, then the others."""
+    own = {frame.source for frame in frames}
+    lost = {frame.source: work / sfm.IMAGES / frame.name for frame in frames if frame.source not in found.names}
+    others = [path for path, name in zip(found.paths, found.names, strict=True) if name not in own]
+    renamed = {}
+    if lost and others:
+        with TemporaryDirectory() as folder, Bar("photographs", len(others)) as bar:
+            copied = [Path(folder) / str(row["name"]) for row in copy_images(others, Path(folder), bar)]
+            for path, copy in zip(others, copied, strict=True):
+                source = next((source for source, image in lost.items() if _is_same(image, copy)), None)
+                if source is not None:
+                    renamed[path] = source
+                    del lost[source]
     place = {frame.source: number for number, frame in enumerate(frames)}
-    return sorted(paths, key=lambda path: place.get(path.name, len(place)))
+    named = dict(zip(found.paths, replace(found, renamed=renamed).sources, strict=True))
+    paths = sorted(found.paths, key=lambda path: place.get(named[path], len(place)))
+    return replace(found, paths=paths, renamed=renamed)
 
 
-def can_grow(frames: Sequence[Frame], paths: Sequence[Path]) -> bool:
+def can_grow(frames: Sequence[Frame], sources: Sequence[str]) -> bool:
     """Whether enough of the earlier photographs are given again."""
-    common = {frame.source for frame in frames}.intersection(path.name for path in paths)
+    common = {frame.source for frame in frames}.intersection(sources)
     return len(common) >= max(MIN_IMAGES, LEAST_COMMON * len(frames))
 
 
@@ -65,16 +81,17 @@ def start(following: Path, work: Path) -> None:
     shutil.copy(work / RECORD, following / RECORD)
 
 
-def copy_all(paths: Sequence[Path], frames: Sequence[Frame], work: Path, following: Path) -> list[dict[str, object]]:
+def copy_all(found: Photographs, frames: Sequence[Frame], work: Path, following: Path) -> list[dict[str, object]]:
     """Copy the photographs, with the numbers of the earlier frames and further ones; returns their frames.
 
     Raises UserError if the content of an earlier photograph changed.
     """
     number_of = {frame.source: int(Path(frame.name).stem) for frame in frames}
-    further = iter(range(1 + max(number_of.values()), 1 + max(number_of.values()) + len(paths)))
-    numbers = [number_of[path.name] if path.name in number_of else next(further) for path in paths]
-    with Bar("photographs", len(paths)) as bar:
-        copied = copy_images(paths, following / sfm.IMAGES, bar, numbers=numbers)
+    further = itertools.count(1 + max(number_of.values()))
+    numbers = [number_of[source] if source in number_of else next(further) for source in found.sources]
+    with Bar("photographs", len(numbers)) as bar:
+        rows = copy_images(found.paths, following / sfm.IMAGES, bar, numbers=numbers)
+    copied = [{**row, "source": source} for row, source in zip(rows, found.sources, strict=True)]
     names = {frame.source: frame.name for frame in frames}
     changed = [
         str(row["source"])
@@ -183,6 +200,13 @@ def as_before(
     frame = replace(frame, photographs={}, camera_errors=errors, without_camera=without)
     placed = transformed(parsed, np.array(model["change"]), frame)
     return replace(placed, source=target / CAMERA_FILE, scale_mat=np.array(model["region"]))
+
+
+def finish(work: Path, last: str, say: Say) -> None:
+    """Adopt what an interrupted call left complete in NEXT: the step `last` has a result there."""
+    if Steps(work / NEXT, {}, say).result(last) is not None:
+        with only_one(work):
+            adopt(work / NEXT, work, last)
 
 
 def adopt(following: Path, work: Path, last: str) -> None:

@@ -81,8 +81,11 @@ def prepare(request: Request, say: Say) -> bool:
         if request.known.length:
             lengths_of(request.known.length)
         found = find_photographs(request.images)
-        before = [] if request.overwrite else more.earlier_frames(Steps(request.target / WORK, {}, say))
-        found = replace(found, paths=more.in_earlier_order(found.paths, before))
+        before = list[Frame]()
+        if not request.overwrite:
+            more.finish(request.target / WORK, FINISHED, say)
+            before = more.earlier_frames(Steps(request.target / WORK, {}, say))
+            found = more.in_earlier_order(found, before, request.target / WORK)
         sources = found.paths
         is_whole = request.is_panorama or any(map(is_tagged, sources))
         if not request.masks and request.images.is_dir() and not is_whole:
@@ -107,13 +110,17 @@ def prepare(request: Request, say: Say) -> bool:
             steps = Steps(request.target / WORK, inputs, say)
             steps.require_own(OUTPUTS)
             following = Steps(steps.folder / more.NEXT, inputs, say)
-            if request.overwrite:
-                remove(following.folder)
             if _is_changed(request, steps, following, found, before, is_whole):
                 if not following.is_begun("photographs"):
                     more.start(following.folder, steps.folder)
-                _grow(request, found, mask_paths, boxes, before, following, say)
+                try:
+                    _grow(request, found, mask_paths, boxes, before, following, say)
+                except UserError as error:
+                    if not isinstance(error, WorkError) and not following.is_done("cameras"):
+                        remove(following.folder)
+                    raise
                 return True
+            remove(following.folder)  # of photographs that are no longer given
             if _is_finished(request, steps, say):
                 return False
             products.require_made(steps.folder, request.target, bool(request.masks))
@@ -182,7 +189,7 @@ def _prepare(
             said = [*notes, *model["notes"]]
             world = partial(in_frame_of, frame=given.frame, case=given.folder.name, notes=said)
     notes += overlay_note(steps.folder)
-    named = dict(zip(found.names, sources, strict=True))
+    named = dict(zip(found.sources, sources, strict=True))
     world = world or partial(
         world_frame, known=request.known, frames=frames, sources=named, model=model, roi=request.roi, notes=notes
     )
@@ -220,10 +227,8 @@ def _is_changed(
     is_whole: bool,
 ) -> bool:
     """Whether photographs were added to those of a complete scene, or removed, which can be extended."""
-    if request.overwrite or following.is_done(FINISHED):
-        return not request.overwrite
     result = steps.result(FINISHED)
-    if not isinstance(result, dict) or result.get("options", [""]) != _options(request):
+    if request.overwrite or not isinstance(result, dict) or result.get("options", [""]) != _options(request):
         return False
     if following.is_done("cameras"):
         return True
@@ -231,7 +236,7 @@ def _is_changed(
         return False
     is_other = not steps.is_begun("photographs") and not (steps.folder / OVERLAY).exists()
     has_masks = (request.target / "mask").is_dir()
-    return is_other and more.can_grow(before, found.paths) and has_masks == bool(request.masks)
+    return is_other and more.can_grow(before, found.sources) and has_masks == bool(request.masks)
 
 
 def _grow(
@@ -245,14 +250,10 @@ def _grow(
 ) -> None:
     """Register the new photographs in the scene, whose frame and region stay, and write it again."""
     work = request.target / WORK
-    if following.is_done(FINISHED):
-        more.adopt(following.folder, work, FINISHED)
-        return
-    given = {path.name for path in found.paths}
-    removed = [frame.source for frame in before if frame.source not in given]
-    added = len(given) - len(before) + len(removed)
+    removed = [frame.source for frame in before if frame.source not in found.sources]
+    added = len(found.paths) - len(before) + len(removed)
     say(f"{request.target}: photographs added to the scene: {added}, removed from it: {len(removed)}")
-    copy = partial(more.copy_all, found.paths, before, work, following.folder)
+    copy = partial(more.copy_all, found, before, work, following.folder)
     frames = following.run(Step("photographs", copy, (sfm.IMAGES,), read=lambda rows: [Frame(**row) for row in rows]))
     names, database = [frame.name for frame in frames], following.folder / sfm.DATABASE
     find = partial(more.find_all_features, work, following.folder, frames)
@@ -289,7 +290,8 @@ def _inputs(
     is_video = not request.images.is_dir()
     return {
         "photographs": [
-            *(fingerprint(found.paths), request.frames if is_video else 0, MAX_SIDE, *found.positions),
+            [[source, *row[1:]] for source, row in zip(found.sources, fingerprint(found.paths), strict=True)],
+            *(request.frames if is_video else 0, MAX_SIDE),
             *(["panorama"] if request.is_panorama else []),
             *sorted({name for path in found.paths if not is_video and (name := profile_note(path))}),
         ],
@@ -385,7 +387,7 @@ def _copy_frames(request: Request, found: Photographs, steps: Steps, say: Say) -
     later = ("features", "matches", "cameras", "masks")
     frames = steps.run(Step("photographs", work, (sfm.IMAGES,), later, lambda value: [Frame(**one) for one in value]))
     if found.positions:
-        frames = [replace(frame, source=name) for frame, name in zip(frames, found.names, strict=True)]
+        frames = [replace(frame, source=source) for frame, source in zip(frames, found.sources, strict=True)]
     say(describe(groups(frames)))
     return frames
 

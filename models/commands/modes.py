@@ -43,7 +43,7 @@ from models.commands.model_modes import (
 from models.config.program import FAST, find_conf
 from models.machine.ranks import joined
 from models.mesh.output import require_valid
-from models.requests import DeviationRequest
+from models.requests import UNIT, DeviationRequest
 from models.results import request_checks as checks
 from models.results.trained import choose_device
 
@@ -174,6 +174,8 @@ def check_inspection(values: argparse.Namespace) -> None:
     of_deviation = {"--in_place": values.in_place, "--tolerance": values.tolerance, "--mesh": values.mesh_file}
     if values.reference is None and (given := [name for name, value in of_deviation.items() if value]):
         raise UserError(f"{', '.join(given)}: needs --compare FILE")
+    if values.reference is not None and values.frame == UNIT:
+        raise UserError("--compare: lengths are those of the world frame; leave --frame unit out, also for the mesh")
     works = {"--compare": values.reference, "--measure": values.measure, "--view": values.view}
     if len(given := [name for name, value in works.items() if value]) > 1:
         raise UserError(f"{', '.join(given)}: give only one of them")

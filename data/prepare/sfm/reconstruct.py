@@ -35,9 +35,13 @@ LEAST_WITHOUT_TWINS = 0.8  # of the images of a model in which sides lie on each
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
 NO_POINTS = (
     "no cameras were found: the photographs have features in common, but only {points} points could be located, so the "
-    "camera hardly moved, or a long lens is not known as such; walk around the object, or write the focal length of "
-    "the lens (35 mm equivalent) into EXIF"
+    "camera hardly moved"
 )
+LONG_LENS = (
+    ", or a long lens is not known as such; walk around the object, or write the focal length of the lens (35 mm "
+    "equivalent) into EXIF"
+)
+KNOWN_LENS = " or the lens of --lens is another one; walk around the object, in more photographs, or leave --lens out"
 
 
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
@@ -68,7 +72,8 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
     if not models:
         raise UserError(f"no cameras were found: {matches.why_disconnected(sources, links)}; {HINT}")
     if not _is_usable(result):
-        raise UserError(NO_POINTS.format(points=models[0]["points"]))
+        way = KNOWN_LENS if any(frame.lens for frame in frames) else LONG_LENS
+        raise UserError(NO_POINTS.format(points=models[0]["points"]) + way)
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
     if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):

@@ -3,7 +3,7 @@
 #
 #   benchmarks/fresh.sh SUITE FOLDER [root|user] [COMMAND]     e.g. benchmarks/fresh.sh trixie /tmp/fresh user "make demo"
 #
-# Ubuntu: MIRROR=http://archive.ubuntu.com/ubuntu COMPONENTS=main,universe benchmarks/fresh.sh noble FOLDER
+# Ubuntu: MIRROR=http://archive.ubuntu.com/ubuntu benchmarks/fresh.sh noble FOLDER
 #
 # It needs root, debootstrap (apt install debootstrap) and several gigabytes. The Debian mirror, pip's settings and the
 # certificates are those of this machine; the packages are those of the README, read from it. FOLDER is kept, so that a
@@ -18,8 +18,9 @@ mirror=${MIRROR:-$(grep -rhoE 'https?://[^ ]+/debian/?( |$)' /etc/apt/sources.li
 [ -n "$mirror" ] || { echo "error: apt names no Debian mirror here; give one: MIRROR=..." >&2; exit 2; }
 if [ ! -e "$folder/etc/debian_version" ]; then
   script=/usr/share/debootstrap/scripts/$suite
-  [[ $mirror == *ubuntu* ]] && like=gutsy || like=sid
-  debootstrap --variant=minbase --components="${COMPONENTS:-main}" "$suite" "$folder" "$mirror" \
+  like=sid components=main
+  [[ $mirror != *ubuntu* ]] || like=gutsy components=main,universe
+  debootstrap --variant=minbase --components=$components "$suite" "$folder" "$mirror" \
     "$([ -e "$script" ] && echo "$script" || echo "${script%/*}/$like")"
 fi
 

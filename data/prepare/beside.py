@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from data.errors import DamagedError, UserError, listed, read_by_library
-from data.io.files import open_input
+from data.io.files import open_input, read_regular
 from data.io.headers import TIFF_SIGNATURES, tiff_page
 from data.io.images import alpha_of, image_size, is_black_and_white, is_transparent, natural_key, read_image, rgb_of
 from data.io.named_files import mask_files, mask_stems, masks_folder
@@ -30,7 +29,7 @@ COLOURLESS = 16  # levels between the channels of a mask, which JPEG's compressi
 # Files of a shot are compared by their fine structure: longer side, Gaussian's standard deviation in pixels, least
 # correlation. Neighbouring photographs of fox, DTU, lego and others reach 0.5, copies and previews 0.9 to 1.
 SMALL_SIDE, COARSE, SAME_SHOT = 128, 1.5, 0.8
-END_BYTES = 1024  # in which files of one format with the same pixels are equal
+END_BYTES = 1024  # in which files of one format with the same pixels are equal, as metadata precede them
 IMAGE_FOLDERS = ("images", "image")
 EDITED = re.compile(r"^img_e(?=[0-9])")
 LEAST_SEEN = 2.0  # levels: standard deviation of what transparent pixels hide, if they hide anything
@@ -140,7 +139,7 @@ def _repeated(paths: Sequence[Path]) -> dict[Path, Path]:
 
     Only images of one size are decoded, that end with the same bytes or have different formats.
     """
-    looks = {path: (_preference(path)[0], path.suffix.lower(), _end(path)) for path in paths}
+    looks = {path: (_preference(path)[0], path.suffix.lower(), read_regular(path)[-END_BYTES:]) for path in paths}
     first, repeated = dict[bytes, Path](), dict[Path, Path]()
     for path, (size, kind, end) in looks.items():
         if sum(size == other[0] and (kind != other[1] or end == other[2]) for other in looks.values()) > 1:
@@ -149,13 +148,6 @@ def _repeated(paths: Sequence[Path]) -> dict[Path, Path]:
             if first.setdefault(key, path) != path:
                 repeated[path] = first[key]
     return repeated
-
-
-def _end(path: Path) -> bytes:
-    """The end of a file, which has pixels and no metadata in most formats."""
-    with open_input(path) as file:
-        file.seek(-min(END_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
-        return file.read()
 
 
 def _preference(path: Path) -> tuple[int, int, int, str]:

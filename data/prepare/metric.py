@@ -217,18 +217,16 @@ def _by_length(
 
 def lengths_of(words: Sequence[str]) -> list[tuple[Sequence[str], tuple[np.ndarray | None, float]]]:
     """The words and values of lengths of one kind that follow each other; raises UserError as `_length`."""
-    count = next((count for count in (7, 11) if len(words) % count == 0 and (count == 7) == _is_number(words[0])), 0)
+    count = next((n for n in (7, 11) if len(words) % n == 0 and (n == 7) == bool(_numbers(words[:1]))), 0)
     parts = [words[start : start + count] for start in range(0, len(words), count)] if count else [words]
     return [(part, _length(part)) for part in parts]
 
 
 def parse_points(text: str) -> np.ndarray:
     """The points [2, 3] of `--measure "x y z, x y z"`; raises UserError for any other text."""
-    parts = [part.split() for part in text.split(",")]
-    if [len(part) for part in parts] == [3, 3] and all(map(_is_number, sum(parts, []))):
-        points = np.array(parts, dtype=float)
-        if np.isfinite(points).all():
-            return points
+    numbers = [_numbers(part.split()) for part in text.split(",")]
+    if [len(part) for part in numbers] == [3, 3] and np.isfinite(numbers).all():
+        return np.array(numbers)
     raise UserError(f'--measure "{text}": must be two points of the world frame, `--measure "x y z, x y z"`')
 
 
@@ -241,12 +239,12 @@ def distance_text(points: np.ndarray, frame: WorldFrame | None) -> str:
     return f"distance: {1000 * length:.6g} mm, {error} by the scale ({frame.scale_source})"
 
 
-def _is_number(word: str) -> bool:
+def _numbers(words: Sequence[str]) -> list[float]:
+    """The values of words; [] if one is no number."""
     try:
-        float(word)
+        return [float(word) for word in words]
     except ValueError:
-        return False
-    return True
+        return []
 
 
 def _length(words: Sequence[str]) -> tuple[np.ndarray | None, float]:
@@ -258,11 +256,8 @@ def _length(words: Sequence[str]) -> tuple[np.ndarray | None, float]:
         f"--scale {' '.join(words)}: must be two points of the world frame and their distance in metres, `x y z x y z "
         "LENGTH`, or the two points in two photographs, `IMAGE x y x y IMAGE x y x y LENGTH`"
     )
-    try:
-        numbers = [float(word) for at, word in enumerate(words) if len(words) != 11 or at not in (0, 5)]
-    except ValueError:
-        raise wrong from None
-    if len(words) not in (7, 11) or not np.isfinite(numbers).all() or numbers[-1] <= 0.0:
+    numbers = _numbers([word for at, word in enumerate(words) if len(words) != 11 or at not in (0, 5)])
+    if len(words) not in (7, 11) or not numbers or not np.isfinite(numbers).all() or numbers[-1] <= 0.0:
         raise wrong
     return np.array(numbers[:6]).reshape(2, 3) if len(words) == 7 else None, numbers[-1]
 

@@ -24,6 +24,7 @@ from data.io.headers import ImageError
 from data.io.images import IMAGE_SUFFIXES, read_image, write_image
 from data.io.lock import FileLock
 from data.parsed_scene import MASK_HALF, ParsedScene, WorldFrame
+from data.pixels import size_of, size_within
 from data.prepare.adjust import triangulated
 from data.prepare.frames import Frame
 from data.prepare.inspection.overview import overview
@@ -42,16 +43,7 @@ MASK_SHEET = "masks.png"
 OVERVIEW = "overview.png"
 # The files and folders of the scene folder, in the order of writing. A folder with the camera file counts as a scene:
 # the file is written last and removed first.
-PRODUCTS = (
-    "image",
-    "mask",
-    str(Path(POINTS_FILE).parent),
-    MASK_SHEET,
-    OVERVIEW,
-    REFERENCE_FILE,
-    FRAME_FILE,
-    CAMERA_FILE,
-)
+PRODUCTS = ("image", "mask", Path(POINTS_FILE).parts[0], MASK_SHEET, OVERVIEW, REFERENCE_FILE, FRAME_FILE, CAMERA_FILE)
 THUMBNAIL = 200  # pixels of the longer side
 MOST = 60  # images on a sheet, evenly chosen
 OUTLINE = (255, 64, 0)
@@ -179,8 +171,7 @@ def contact_sheet(images: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -> 
     chosen = evenly_spaced(len(images), MOST)
     tiles = [_tile(images[index], masks[index]) for index in chosen]
     columns = int(np.ceil(np.sqrt(len(tiles))))
-    rows = -(-len(tiles) // columns)
-    sheet = np.zeros((rows * THUMBNAIL, columns * THUMBNAIL, 3), np.uint8)
+    sheet = np.zeros((-(-len(tiles) // columns) * THUMBNAIL, columns * THUMBNAIL, 3), np.uint8)
     for number, tile in enumerate(tiles):
         y, x = THUMBNAIL * (number // columns), THUMBNAIL * (number % columns)
         sheet[y : y + tile.shape[0], x : x + tile.shape[1]] = tile
@@ -188,8 +179,7 @@ def contact_sheet(images: Sequence[np.ndarray], masks: Sequence[np.ndarray]) -> 
 
 
 def _tile(image: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    ratio = THUMBNAIL / max(image.shape[:2])
-    size = (max(1, round(image.shape[1] * ratio)), max(1, round(image.shape[0] * ratio)))
+    size = size_within(size_of(image), THUMBNAIL)[0]
     small = cv2.resize(image, size, interpolation=cv2.INTER_AREA)
     inside = cv2.resize(mask, size, interpolation=cv2.INTER_AREA) > 127
     tile = np.where(inside[..., None], small, (small * DIM).astype(np.uint8))

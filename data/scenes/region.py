@@ -75,10 +75,7 @@ def parse_roi(text: str) -> Region:
 
 
 def find_region(
-    given: Cameras,
-    masks: Sequence[np.ndarray] | None,
-    points: SparsePoints | None,
-    cameras_outside: bool = True,
+    given: Cameras, masks: Sequence[np.ndarray] | None, points: SparsePoints | None, cameras_outside: bool = True
 ) -> Region:
     """The region of interest of V views: from masks, else from SfM points, else from the optical axes.
 

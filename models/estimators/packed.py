@@ -132,11 +132,7 @@ class PackedEstimator(Estimator):
     has_hidden = True  # whether `visible` removes samples
 
     def __init__(
-        self,
-        schedule: SamplingSchedule,
-        plan: TrainingPlan,
-        leveled: Sequence[Leveled],
-        background_samples: int = 0,
+        self, schedule: SamplingSchedule, plan: TrainingPlan, leveled: Sequence[Leveled], background_samples: int = 0
     ) -> None:
         """`leveled`: fields whose levels are activated; `background_samples`: maximum number, 0 without a
         background.

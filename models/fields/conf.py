@@ -11,12 +11,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from models.config.strict import AUTO, Auto, ConfigError, excerpt, limits
-from models.ops.sizes import (
-    FEATURES,
-    GridSizes,
-    encoding_width,
-    grid_sizes,
-)
+from models.ops.sizes import FEATURES, GridSizes, encoding_width, grid_sizes
 
 # The names of the blocks below `model`.
 SDF_NETWORK, SDF_GRID = "sdf_network", "sdf_grid"

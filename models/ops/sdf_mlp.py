@@ -11,14 +11,7 @@ from dataclasses import replace
 
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
-from models.ops.network import (
-    Weights,
-    filled,
-    network_source,
-    positional_encoding,
-    positional_encoding_vjp,
-    shapes32,
-)
+from models.ops.network import Weights, filled, network_source, positional_encoding, positional_encoding_vjp, shapes32
 from models.ops.sizes import BLOCK, SKIP_SCALE, SOFTPLUS_BETA, SdfSizes
 from models.ops.source import Kernel
 from models.structs import FieldOutput, Var

@@ -75,11 +75,7 @@ def radiance_loss(
 
 
 def render_passes(
-    method: RadianceMethod,
-    rays: Rays,
-    noise: Noise | None,
-    behind: np.ndarray | None,
-    batch: RayBatch | None = None,
+    method: RadianceMethod, rays: Rays, noise: Noise | None, behind: np.ndarray | None, batch: RayBatch | None = None
 ) -> RenderOutput:
     """Colours of rays, of a batch or of an image; the estimator may choose samples by those of the coarse field."""
     fine, coarse = method.fields.fine, method.fields.coarse

@@ -6,7 +6,7 @@ measured later, and a failed allocation is then reported in one sentence.
 
 from __future__ import annotations
 
-from data.errors import UserError
+from data.errors import UserError, listed
 from models.conf import ExperimentConfig
 from models.machine import jittor_import
 from models.machine.available import FLOAT_BYTES, available_bytes
@@ -32,7 +32,7 @@ def require_networks(model: ModelConfig, is_trained: bool = True) -> None:
     raise UserError(
         f"the networks of the conf have {count} parameters and need {_gb(needed)} of memory, "
         f"{f'the GPU has {_gb(gpu)}' if gpu else f'{_gb(free)} is free'}: lower the widths and layers of "
-        f"{_network_keys(model)}"
+        f"{listed([f'model.{name}' for name in model.network_blocks] or ['model'])}"
     )
 
 
@@ -57,12 +57,6 @@ def require_mesh(resolution: int, name: str) -> None:
             f"{name}: a mesh on {resolution} points per side needs {_gb(needed)} of memory, {_gb(free)} is "
             f"free: at most {int((free / MESH_BYTES) ** 0.5)} points per side fit"
         )
-
-
-def _network_keys(model: ModelConfig) -> str:
-    """The blocks that may contain a too large number."""
-    *others, last = [f"model.{name}" for name in model.network_blocks] or ["model"]
-    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _gb(count: int) -> str:

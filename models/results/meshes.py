@@ -149,7 +149,8 @@ def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh,
         return Surface(mesh, normals)
     if request.color == NETWORK:
         return _as_the_network_says(context, mesh, normals)
-    return _colored(context, request, mesh, normals)
+    color = _in_chunks(_level_set(context).color, _wide_chunk(context))
+    return colored(context.experiment.scene, request, Surface(mesh, normals), color, context.log, context.parts)
 
 
 def _with_details(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
@@ -199,12 +200,6 @@ def _on_level(
         f"mean distance of the vertices to the level set: {placed.before:.3g}, after refinement {placed.after:.3g}"
     )
     return trimesh.Trimesh(placed.vertices, mesh.faces, process=False), placed.normals
-
-
-def _colored(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:
-    """Colours from the photographs, per vertex or as a texture, and elsewhere those of the colour network."""
-    color = _in_chunks(_level_set(context).color, _wide_chunk(context))
-    return colored(context.experiment.scene, request, Surface(mesh, normals), color, context.log, context.parts)
 
 
 def _as_the_network_says(context: EvalContext, mesh: trimesh.Trimesh, normals: np.ndarray | None) -> Surface:

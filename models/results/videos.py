@@ -156,18 +156,13 @@ FFMPEG_PACKAGE = "imageio_ffmpeg"
 H264, VP9 = "H.264", "VP9"
 
 
-def codec() -> str:
-    """The codec of videos."""
-    return H264 if importlib.util.find_spec(FFMPEG_PACKAGE) is not None else VP9
-
-
 def write_video(path: Path, frames: Iterable[np.ndarray], fps: float, wanted: str | None = None) -> str:
     """Write RGB uint8 frames [h, w, 3] of equal size as MP4; returns the codec.
 
     The file is renamed when complete and is read back. Odd sides are padded by one pixel, as the codecs require. Raises
     UserError if the file is incomplete: neither library reports a full disk.
     """
-    coded = wanted or codec()
+    coded = wanted or (VP9 if importlib.util.find_spec(FFMPEG_PACKAGE) is None else H264)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}").absolute()
     try:
         temporary.unlink(missing_ok=True)  # a link would redirect the output

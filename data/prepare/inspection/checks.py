@@ -78,11 +78,8 @@ GOOD_AGREEMENT, FAIR_AGREEMENT = 0.8, 0.6
 OUTLINED = 12  # views whose outlines are compared with edges
 # Of masks of DTU scan 65, lego and two rendered objects, and of these dilated by 3 to 10 pixels, the strongest edges
 # are within a pixel of the true outline, three to fifteen times as strong as at the outline of the dilated masks.
-WIDE_OUTLINE, CLEARER, OUTLINE_REACH = (
-    2.5,
-    1.5,
-    0.06,
-)  # pixels of the reduced image, ratio of strengths, fraction of the longer side
+# Pixels of the reduced image, ratio of strengths, fraction of the longer side:
+WIDE_OUTLINE, CLEARER, OUTLINE_REACH = 2.5, 1.5, 0.06
 NO_NEIGHBOURS, NOT_JUDGED = "no neighbours to compare with", "cannot be judged"
 
 

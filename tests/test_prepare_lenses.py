@@ -171,7 +171,9 @@ def crops(count, seed=0):
         scale = 1.0 if key % 2 else 0.5
         width, height = round(scale * (400 - left - right)), round(scale * (300 - top - bottom))
         seen = points @ poses[-1][:, :3].T + poses[-1][:, 3]
-        pixels = scale * (focal * seen[:, :2] / seen[:, 2:] + [200 - left, 150 - top]) + rng.normal(0, 0.1, (200, 2))
+        flat = seen[:, :2] / seen[:, 2:]
+        flat = flat * (1 - 0.05 * np.sum(flat**2, axis=1, keepdims=True))
+        pixels = scale * (focal * flat + [200 - left, 150 - top]) + rng.normal(0, 0.1, (200, 2))
         camera = pycolmap.Camera.create_from_model_name(key, "SIMPLE_RADIAL", scale * focal, width, height)
         model.add_camera_with_trivial_rig(camera)
         image = pycolmap.Image(f"{key:02d}", pixels, key, key)
@@ -204,3 +206,5 @@ def test_the_centres_of_crops_are_estimated_with_one_focal_length():
     assert before[1] > 1.0 and errors(found, poses)[1] < 0.25
     assert lenses.with_centres(model, dict(list(reductions.items())[:7])) is None, "too few"
     assert lenses.with_centres(found, reductions) is None, "no better"
+    values = [3 + (x - 0.5) ** 2 + 2 * (y + 0.25) ** 2 + 0.5 * (x - 0.5) * (y + 0.25) for x, y in lenses.PLACES]
+    assert np.allclose(lenses.lowest(lenses.PLACES, values), [0.5, -0.25])

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize_scalar
 
 from data.prepare.sfm.colmap_tasks import CAMERA_MODEL, Report, median_error, robust_options, verify
 
@@ -22,7 +21,10 @@ MOST_GROUPS = 1 / 3  # of the images; with more, each has its own lens, as with 
 # With one focal length for all, also a wrong one, photographs determine the centres of crops: on 36 crops positions are
 # off by 0.1 to 0.3 % instead of 1 to 4 %. With own focal lengths they do not: 4 to 8 %.
 LEAST_CROPS, LEAST_CENTRE_FALL, MOST_CROPPED = 8, 0.95, 0.5  # images, of the median error, shift of the longer side
-FOCAL_STEP, FOCAL_TOLERANCE = 0.005, 5e-4  # relative, of the search for the focal length of crops
+# Steps of the search for the lens of crops: relative ones of the focal length, and ones of the radial coefficient.
+LENS_STEPS = np.array([[0.01, 0.02], [0.005, 0.01]])
+PLACES = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1]], float)  # where a quadratic is fitted
+MOST_STEPS = 2.0
 LONG_FOCALS = (2.5, 6.0, 15.0)  # widths, to start from where COLMAP's 1.2 gives no points
 
 WITHOUT_EXIF = "without the focal length of EXIF"
@@ -141,27 +143,40 @@ def with_centres(model: Any, reductions: Mapping[str, float]) -> Any | None:
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     options = robust_options(refine_focal_length=False, refine_extra_params=False, refine_principal_point=True)
 
-    def cost(focal: float, radial: float) -> float:
-        """The cost of bundle adjustment of poses, points and centres, with this lens."""
+    def cost(lens: np.ndarray) -> float:
+        """The cost of bundle adjustment of poses, points and centres, with this focal length and coefficient."""
         for camera, reduction in cameras.values():
-            camera.params = [focal * reduction, *camera.params[1:3], radial]
+            camera.params = [lens[0] * reduction, *camera.params[1:3], lens[1]]
         adjuster: Any = pycolmap.create_default_bundle_adjuster(options, config, centred)
         return adjuster.solve().ceres_summary.final_cost
 
     for has_centres in (False, True):  # the lenses of images without their centres are off
         if has_centres:
             pycolmap.create_default_bundle_adjuster(robust_options(), config, centred).solve()
-        lenses = [(camera.params[0] / reduction, camera.params[3]) for camera, reduction in cameras.values()]
-        focal, radial = np.median(lenses, axis=0)
-        cost(focal, radial)
-    # A focal length that is off by 1 % turns all cameras by a degree, which their centres hide.
-    near = (1 - FOCAL_STEP) * focal, (1 + FOCAL_STEP) * focal
-    cost(minimize_scalar(cost, near, args=(radial,), tol=FOCAL_TOLERANCE).x, radial)
+        own = [(camera.params[0] / reduction, camera.params[3]) for camera, reduction in cameras.values()]
+        lens = np.median(own, axis=0)
+        cost(lens)
+    for step in LENS_STEPS:  # a focal length that is off by 1 % turns all cameras by a degree, which their centres hide
+        around = np.array([lens[0], 1.0]) * step
+        lens = lens + around * lowest(PLACES, [cost(lens + around * place) for place in PLACES])
+    cost(lens)
     centred.update_point_3d_errors()
     sizes = np.array([(camera.width, camera.height) for camera, _ in cameras.values()])
     shifts = np.array([camera.params[1:3] for camera, _ in cameras.values()]) - sizes / 2
     is_near = bool((np.abs(shifts) <= MOST_CROPPED * sizes.max(axis=1, keepdims=True)).all())
     return centred if is_near and median_error(centred) <= LEAST_CENTRE_FALL * median_error(model) else None
+
+
+def lowest(places: np.ndarray, values: Sequence[float]) -> np.ndarray:
+    """The minimum [2], within MOST_STEPS, of the quadratic with these values at six places [6, 2]; without one the best
+    place.
+    """
+    x, y = places.T
+    _, *slope, xx, yy, xy = np.linalg.solve(np.stack([x**0, x, y, x**2, y**2, x * y], axis=1), values)
+    curvature = np.array([[2 * xx, xy], [xy, 2 * yy]])
+    if np.linalg.eigvalsh(curvature)[0] <= 0:
+        return places[np.argmin(values)]
+    return np.clip(-np.linalg.solve(curvature, slope), -MOST_STEPS, MOST_STEPS)
 
 
 def give_lenses(report: Report, database: str, lenses: Lenses) -> None:

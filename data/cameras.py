@@ -9,6 +9,7 @@ commit 6e0a230, models/dataset.py.
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import rq
 from scipy.spatial.transform import Rotation, Slerp
 
@@ -56,10 +57,14 @@ def decompose_projection(projection: np.ndarray) -> tuple[np.ndarray, np.ndarray
     upper, rotation = rq(matrix[:, :3])
     signs = np.sign(np.diag(upper))
     upper, rotation = upper * signs, signs[:, None] * rotation
-    c2w = np.eye(4)
-    c2w[:3, :3] = rotation.T
-    c2w[:3, 3] = -np.linalg.solve(matrix[:, :3], matrix[:, 3])
-    return upper / upper[2, 2], c2w
+    return upper / upper[2, 2], affine(rotation.T, -np.linalg.solve(matrix[:, :3], matrix[:, 3]))
+
+
+def affine(linear: np.ndarray, shift: ArrayLike = (0.0, 0.0, 0.0)) -> np.ndarray:
+    """The matrix [4, 4] of the map x -> linear [3, 3] @ x + shift [3], such as a pose or a similarity."""
+    matrix = np.eye(4)
+    matrix[:3, :3], matrix[:3, 3] = linear, shift
+    return matrix
 
 
 def mean_up(c2w: np.ndarray) -> np.ndarray:
@@ -124,10 +129,8 @@ def interpolate_pose(c2w_a: np.ndarray, c2w_b: np.ndarray, ratio: float) -> np.n
     world-to-camera translations linearly, so that what both cameras see stays in view between them.
     """
     w2c = np.linalg.inv(np.stack([c2w_a, c2w_b]).astype(np.float64))
-    between = np.eye(4)
-    between[:3, :3] = Slerp([0.0, 1.0], Rotation.from_matrix(w2c[:, :3, :3]))(ratio).as_matrix()
-    between[:3, 3] = (1.0 - ratio) * w2c[0, :3, 3] + ratio * w2c[1, :3, 3]
-    return np.linalg.inv(between)
+    turn = Slerp([0.0, 1.0], Rotation.from_matrix(w2c[:, :3, :3]))(ratio).as_matrix()
+    return np.linalg.inv(affine(turn, (1.0 - ratio) * w2c[0, :3, 3] + ratio * w2c[1, :3, 3]))
 
 
 def camera_rays(pixels: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> Rays:

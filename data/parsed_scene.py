@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 
+from data.cameras import affine
 from data.errors import listed
 
 # A mask marks the object where it exceeds half of 255, as in the published training loop (exp_runner.py, mask > 0.5).
@@ -94,9 +95,7 @@ class Reference:
     @property
     def without_offset(self) -> np.ndarray:
         """[4, 4] from the world frame to the grid minus its offset, of the size that single precision can hold."""
-        change = np.eye(4)
-        change[:3, :3] = self.scale * np.array(self.rotation)
-        return change
+        return affine(self.scale * np.array(self.rotation))
 
 
 @dataclass(frozen=True)

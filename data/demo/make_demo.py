@@ -24,6 +24,7 @@ import mcubes
 import numpy as np
 import trimesh
 
+from data.cameras import affine
 from data.io.bars import progress
 from data.scenes.frustum import sphere_points
 from data.scenes.readers.neus import write_neus_scene
@@ -185,10 +186,7 @@ def look_at_center(direction: np.ndarray) -> np.ndarray:
     backward = np.asarray(direction) / np.linalg.norm(direction)
     right = np.cross(np.array([0.0, 0.0, 1.0]), backward)
     right /= np.linalg.norm(right)
-    pose = np.eye(4)
-    pose[:3, :3] = np.stack([right, np.cross(-backward, right), -backward], axis=-1)
-    pose[:3, 3] = CAMERA_DISTANCE * backward
-    return pose
+    return affine(np.stack([right, np.cross(-backward, right), -backward], axis=-1), CAMERA_DISTANCE * backward)
 
 
 def write_views(folder: Path, poses: np.ndarray) -> None:

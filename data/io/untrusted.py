@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 
-from data.cameras import LARGEST_NUMBER
+from data.cameras import LARGEST_NUMBER, affine
 from data.errors import LONGEST_REASON, DamagedError, SceneError, one_line, read_by_library
 from data.io.files import open_input, read_regular
 
@@ -158,10 +158,7 @@ def rigid_pose(where: str, key: str, matrix: np.ndarray) -> np.ndarray:
     left, _, right = np.linalg.svd(axes / np.sqrt(squared_scale))
     if np.linalg.det(left @ right) < 0:
         raise SceneError(f"{where}: {key} is mirrored (its axes are left-handed); correct it")
-    pose = np.eye(4)
-    pose[:3, :3] = left @ right
-    pose[:3, 3] = matrix[:3, 3]
-    return pose
+    return affine(left @ right, matrix[:3, 3])
 
 
 def objects(where: str, key: str, content: Mapping[str, object]) -> list[dict[str, object]]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from data.cameras import PIXEL_CENTRE, similarity
+from data.cameras import PIXEL_CENTRE, affine, similarity
 from data.errors import INVALID, SceneError, UserError, listed, listed_views
 from data.io.files import write_result
 from data.io.images import image_size
@@ -41,7 +41,7 @@ class GivenCameras:
     """The cameras of an earlier case in its world frame."""
 
     folder: Path
-    images: dict[str, PosedImage]  # by the stem of the photograph's name in lower case, in the order of the case
+    images: dict[str, PosedImage]  # by the `_key` of their photographs, in the order of the case
     frame: WorldFrame | None  # None: neither up nor the unit is known
 
     def numbers(self) -> list[object]:
@@ -49,6 +49,11 @@ class GivenCameras:
         lenses = [[image.lens.intrinsics.tolist(), list(image.lens.distortion)] for image in self.images.values()]
         poses = [image.c2w.tolist() for image in self.images.values()]
         return [list(self.images), poses, lenses]
+
+
+def _key(photograph: str) -> str:
+    """By which a photograph belongs to one of an earlier case: its name without suffix, in lower case."""
+    return Path(photograph).stem.lower()
 
 
 def with_lenses(frames: Sequence[Frame], given: GivenCameras) -> list[Frame]:
@@ -62,7 +67,7 @@ def with_lenses(frames: Sequence[Frame], given: GivenCameras) -> list[Frame]:
         image.lens.distortion == first.distortion and np.allclose(image.lens.intrinsics, first.intrinsics, rtol=1e-6)
         for image in images
     )
-    without = [frame.source for frame in frames if Path(frame.source).stem.lower() not in given.images]
+    without = [frame.source for frame in frames if _key(frame.source) not in given.images]
     if without and not has_one:
         raise UserError(
             f"--lens {given.folder}: has several lenses, and none for {listed(without)}; name each photograph as an "
@@ -70,7 +75,7 @@ def with_lenses(frames: Sequence[Frame], given: GivenCameras) -> list[Frame]:
         )
     found = []
     for frame in frames:
-        image = images[0] if has_one else given.images[Path(frame.source).stem.lower()]
+        image = images[0] if has_one else given.images[_key(frame.source)]
         model, _, _, *parameters = _camera_line(_fitted(image, frame, given), (frame.width, frame.height)).split()
         found.append(replace(frame, lens=" ".join([model, *parameters])))
     return found
@@ -92,7 +97,7 @@ def read_given(flag: str, name: str, beside: Path, work: str) -> GivenCameras:
     if parsed.frame is not None:
         model, change, _ = to_world(folder / work, folder)
         called = {image.path.name: image for image in transformed(model, change, WorldFrame("")).images}
-    by_stem = {Path(source).stem.lower(): image for source, image in called.items()}
+    by_stem = {_key(source): image for source, image in called.items()}
     if len(by_stem) < len(called):
         raise UserError(f"{flag} {name}: photographs of {folder} differ only in their suffixes; rename them")
     return GivenCameras(folder, by_stem, parsed.frame)
@@ -125,8 +130,7 @@ def to_world(work: Path, target: Path) -> tuple[ParsedScene, np.ndarray, np.ndar
         ) from error
     centres = [image.c2w[:3, 3] for image in images], [there[image.path.name][:3, 3] for image in images]
     turn, scale, shift = similarity(*map(np.array, centres))
-    change = np.eye(4)
-    change[:3, :3], change[:3, 3] = scale * turn, shift
+    change = affine(scale * turn, shift)
     return replace(model, images=tuple(images)), change, np.eye(4) if scene.scale_mat is None else scene.scale_mat
 
 
@@ -136,7 +140,7 @@ def place(work: Path, frames: Sequence[Frame], given: GivenCameras) -> dict[str,
     Photographs and cameras belong together by name, else by order. Raises UserError if a photograph has no camera, or
     one of another shape.
     """
-    stems = [Path(frame.source).stem.lower() for frame in frames]
+    stems = [_key(frame.source) for frame in frames]
     without = [frame.source for frame, stem in zip(frames, stems, strict=True) if stem not in given.images]
     note = f"cameras: those of {given.folder}, by the names of the photographs"
     if len(without) == len(frames) == len(given.images):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import cv2
 import numpy as np
 
-from data.cameras import evenly_spaced, pixels_to_rays
+from data.cameras import affine, evenly_spaced, pixels_to_rays
 from data.parsed_scene import MASK_HALF
 from data.pixels import size_of, size_within
 from data.scenes.frustum import Cameras, cell_centres, meeting_point, octants
@@ -81,8 +81,7 @@ def visual_hull(views: MaskedViews) -> Hull | None:
     if len(views.views) < 2:
         return None
     axes = views.cameras.c2w[0, :3, :3]  # cubes aligned with a camera make the result rotation-equivariant
-    turn = np.eye(4)
-    turn[:3, :3] = axes.T
+    turn = affine(axes.T)
     views = replace(views, cameras=replace(views.cameras, c2w=turn @ views.cameras.c2w))
     loose = _carve(views, TOLERANCE)
     if loose is None:

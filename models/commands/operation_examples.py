@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from data.cameras import affine
 from data.rays import Rays
 from models import ops
 from models.machine.backend import jt
@@ -106,8 +107,7 @@ def as_var(values: Any) -> Var:
 
 def camera() -> Var:
     """A camera that looks at the origin."""
-    pose = np.eye(4)
-    pose[2, 3] = 3.0
+    pose = affine(np.eye(3), (0.0, 0.0, 3.0))
     return as_var(camera_numbers(pose, np.array([[WIDTH, 0, WIDTH / 2], [0, WIDTH, HEIGHT / 2], [0, 0, 1.0]])))
 
 

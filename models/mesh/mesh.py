@@ -19,6 +19,7 @@ from trimesh.exchange.stl import export_stl
 from trimesh.visual import ColorVisuals
 from trimesh.visual.material import PBRMaterial
 
+from data.cameras import affine
 from data.errors import DamagedError, SceneError, UserError, read_by_library
 from data.io.files import is_file, read_regular, write_result
 from data.io.untrusted import load_geometry, number, read_object
@@ -362,8 +363,7 @@ def _glb(surface: Surface, about: About, offset: np.ndarray) -> bytes:
 
     Without a material glTF prescribes a metal, which is nearly black in most viewers, and Blender shows no colours.
     """
-    place = np.eye(4)
-    place[:3, 3] = offset
+    place = affine(np.eye(3), offset)
     mesh = _mesh(surface, metadata=vars(about))
     picture = None if surface.picture is None else Image.fromarray(surface.picture)
     material = PBRMaterial(baseColorTexture=picture, metallicFactor=0.0, doubleSided=True)

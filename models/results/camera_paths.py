@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data.cameras import LONGEST_FOCAL_RATIO, interpolate_pose, mean_up
+from data.cameras import LONGEST_FOCAL_RATIO, affine, interpolate_pose, mean_up
 from data.errors import SceneError, UserError
 from data.io import untrusted
 from data.limits import FARTHEST_CAMERA
@@ -98,10 +98,7 @@ def looking_at_middle(eye: np.ndarray, up: np.ndarray) -> np.ndarray:
     forward = -eye / np.linalg.norm(eye)
     right = np.cross(forward, up)
     right /= np.linalg.norm(right)
-    pose = np.eye(4)
-    pose[:3, :3] = np.stack([right, np.cross(forward, right), forward], axis=1)
-    pose[:3, 3] = eye
-    return pose
+    return affine(np.stack([right, np.cross(forward, right), forward], axis=1), eye)
 
 
 def between(scene: Posed, views: Sequence[int], seconds: float, fps: float) -> CameraPath:

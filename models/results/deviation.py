@@ -17,7 +17,7 @@ import trimesh
 from scipy.spatial import cKDTree
 from scipy.spatial.transform import Rotation
 
-from data.cameras import similarity
+from data.cameras import affine, similarity
 from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
@@ -155,17 +155,11 @@ def registered(mesh: trimesh.Trimesh, reference: trimesh.Trimesh) -> np.ndarray:
     few, coarse = moving[:COARSE_POINTS], still[:FINE_POINTS]
     rough = cKDTree(coarse)
     turns = [np.eye(3), *Rotation.random(ROTATIONS, random_state=0).as_matrix()]
-    starts = [_motion(turn, coarse.mean(axis=0) - turn @ few.mean(axis=0)) for turn in turns]
+    starts = [affine(turn, coarse.mean(axis=0) - turn @ few.mean(axis=0)) for turn in turns]
     found = [_closer(start, few, rough, coarse) for start in (np.eye(4), *starts)]
     found.sort(key=lambda motion: _apart(motion, few, rough, coarse))
     finer = [_onto_planes(motion, moving, tree, still, normals) for motion in found[:FINALISTS]]
     return min(finer, key=lambda motion: _apart(motion, moving, tree, still[:FINE_POINTS]))
-
-
-def _motion(turn: np.ndarray, shift: np.ndarray) -> np.ndarray:
-    motion = np.eye(4)
-    motion[:3, :3], motion[:3, 3] = turn, shift
-    return motion
 
 
 def _closest(motion: np.ndarray, points: np.ndarray, tree: cKDTree) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -182,7 +176,7 @@ def _closer(motion: np.ndarray, points: np.ndarray, tree: cKDTree, still: np.nda
         _, nearest, kept = _closest(motion, points, tree)
         a, b = points[kept], still[nearest]
         turn = similarity(a, b)[0]
-        motion = _motion(turn, b.mean(axis=0) - turn @ a.mean(axis=0))
+        motion = affine(turn, b.mean(axis=0) - turn @ a.mean(axis=0))
     return motion
 
 
@@ -197,7 +191,7 @@ def _onto_planes(
         gaps = np.sum((still[nearest] - there) * normal, axis=1)
         step = np.linalg.lstsq(rows, gaps, rcond=None)[0]
         turn = Rotation.from_rotvec(step[:3]).as_matrix()
-        motion = _motion(turn, middle + step[3:] - turn @ middle) @ motion
+        motion = affine(turn, middle + step[3:] - turn @ middle) @ motion
     return motion
 
 

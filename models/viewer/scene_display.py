@@ -20,7 +20,7 @@ import trimesh
 from PIL import Image
 from scipy.spatial.transform import Rotation
 
-from data.cameras import mean_up
+from data.cameras import affine, mean_up
 from data.pixels import eight_bits, size_within
 from data.scenes.region import in_digits
 from data.scenes.scene import Scene, radius_of
@@ -247,10 +247,7 @@ def wxyz_of(c2w: np.ndarray) -> tuple[float, ...]:
 def pose_of(camera: Any) -> np.ndarray:
     """The pose [4, 4] of a browser's camera."""
     w, x, y, z = camera.wxyz
-    pose = np.eye(4)
-    pose[:3, :3] = Rotation.from_quat([x, y, z, w]).as_matrix()
-    pose[:3, 3] = camera.position
-    return pose
+    return affine(Rotation.from_quat([x, y, z, w]).as_matrix(), camera.position)
 
 
 def look_through(client: Any, scene: Scene, view: int) -> None:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from data.cameras import PIXEL_CENTRE
+from data.cameras import PIXEL_CENTRE, affine
 from data.errors import DamagedError, SceneError, one_line
 from data.io.files import read_regular
 from data.io.images import image_size, left_out, natural_key, photographs_folder, require_images
@@ -403,7 +403,6 @@ def _posed_image(where: str, row: np.ndarray, image: Path) -> PosedImage:
     actual = image_size(image)
     require_same_shape(where, size, actual)
     down, right, backwards, centre = pose[:, :4].T
-    c2w = np.eye(4)
-    c2w[:3] = np.stack([right, down, -backwards, centre], axis=1)
+    c2w = affine(np.stack([right, down, -backwards], axis=1), centre)
     intrinsics = np.array([[focal, 0, (size[0] - 1) / 2], [0, focal, (size[1] - 1) / 2], [0, 0, 1]])
     return PosedImage(image, Lens(intrinsics, size=size), rigid_pose(where, "the pose", c2w), size=actual)

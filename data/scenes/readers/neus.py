@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data.cameras import decompose_projection
+from data.cameras import affine, decompose_projection
 from data.errors import INVALID, DamagedError, SceneError
 from data.io.files import similar_names, write_result
 from data.io.images import image_size, left_out, list_images, require_images, write_image
@@ -313,8 +313,7 @@ def camera_matrices(intrinsics: np.ndarray, c2w: np.ndarray, scene_to_world: np.
     for view, (intrinsic, pose) in enumerate(zip(intrinsics, c2w, strict=True)):
         world_pose = scene_to_world @ pose
         world_pose[:3, :3] /= scale  # a rotation again
-        camera = np.eye(4)
-        camera[:3, :3] = intrinsic
+        camera = affine(intrinsic)
         for kind, matrix in (
             ("camera_mat", camera),
             ("world_mat", camera @ np.linalg.inv(world_pose)),

@@ -28,6 +28,7 @@ from pathlib import Path
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from data.cameras import affine
 from data.errors import SceneError, listed, one_line
 from data.io.files import read_regular
 from data.io.images import image_size, list_images
@@ -134,9 +135,7 @@ def _read_table(folder: Path, place: Path, source: Path) -> ParsedScene:
         principal, distortion = ([read(name, "0") for name in names] for names in (("px", "py"), LENS_COLUMNS))
         size = image_size(path)
         lens = _lens(where, size, positive(where, "f", focal), principal, distortion, BROWN3)
-        pose = np.eye(4)
-        pose[:3, :3] = Rotation.from_euler("ZXY", [-heading, pitch, roll], degrees=True).as_matrix()
-        pose[:3, 3] = centre
+        pose = affine(Rotation.from_euler("ZXY", [-heading, pitch, roll], degrees=True).as_matrix(), centre)
         images.append(PosedImage(path, lens, rigid_pose(where, "x y alt", pose) @ OPENGL_TO_OPENCV, size=size))
     if not images:
         raise SceneError(f"{source}: none of its photographs ({listed(missing)}) is in {place}; put them there")
@@ -165,9 +164,8 @@ def _posed_image(path: Path) -> PosedImage:
     focal = positive(where, "FocalLength35mm", scalar(where, values, "FocalLength35mm"))
     principal = [scalar(where, values, name, "0") for name in ("PrincipalPointU", "PrincipalPointV")]
     lens = _lens(where, size, focal, principal, list(distortion), values.get("DistortionModel", "perspective"))
-    pose = np.eye(4)
-    pose[:3, :3] = np.reshape(numbers(where, "Rotation", values.get("Rotation"), 9), (3, 3)).T
-    pose[:3, 3] = numbers(where, "Position", values.get("Position"), 3)
+    turn = np.reshape(numbers(where, "Rotation", values.get("Rotation"), 9), (3, 3)).T
+    pose = affine(turn, numbers(where, "Position", values.get("Position"), 3))
     return PosedImage(path, lens, rigid_pose(where, "Rotation", pose), size=size)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from data.cameras import affine
 from data.errors import SceneError, listed
 from data.io.images import left_out, list_images, natural_key, photographs_folder
 from data.io.named_files import leads_out, masks_folder, named_file, required_mask_files
@@ -79,9 +80,7 @@ def sparse(where: str, xyz: object, n_views: Sequence[int], rgb: object = None) 
 
 def shot(where: str, name: str, lens: Lens, rotation: np.ndarray, centre: np.ndarray) -> Shot:
     """A shot from the rotation [3, 3] from camera to world and the centre [3]; raises SceneError for other matrices."""
-    pose = np.eye(4)
-    pose[:3, :3], pose[:3, 3] = rotation, centre
-    return Shot(name, lens, rigid_pose(where, "the rotation", pose))
+    return Shot(name, lens, rigid_pose(where, "the rotation", affine(rotation, centre)))
 
 
 def camera(where: str, pinhole: object, size: object, distortion: Sequence[object], fish: bool = False) -> Lens:

@@ -28,7 +28,7 @@ from data.io.streams import complain, say
 from data.pixels import size_within
 from models.results.evaluate import PICTURE
 from models.results.metric_tables import FOLDER, JSON_FILE, read_json
-from models.training.record import FALL
+from models.training.checkpoint import FALL
 
 DESCRIPTION = """
 Trains recipes on generated and captured scenes, with and without masks, evaluates them and writes one page of PSNR,

@@ -30,7 +30,7 @@ from benchmarks.shapes import FULL, FULL_OUTSIDE, Shape, shape_conf, write_job
 from benchmarks.workers import Worker
 from data.errors import UserError
 from data.prepare.load import load_scene
-from models.checkpoints.measurements import measured
+from models.checkpoints.scenes import measured
 from models.conf import ExperimentConfig, load_config
 from models.machine import backend, jittor_import
 from models.results.experiment import background

@@ -256,3 +256,33 @@ def _require_read(override: str, model: ModelConfig) -> None:
         f"--set {override}: model.type = {model.type} does not use model.{name}, only {', '.join(owners)}; remove "
         "the override or change model.type"
     )
+
+
+def for_device(conf: ExperimentConfig, device: str) -> ExperimentConfig:
+    """The conf with the values of a device, "cpu" or "cuda"; a value of neither, set in Python, is kept."""
+    if not conf.by_device:
+        return conf
+    tree = tree_of(conf)
+    tree[MODEL] = {name: value for name, value in tree[MODEL].items() if value is not None}
+    for key, values in conf.by_device.items():
+        *blocks, name = key.split(".")
+        part = tree
+        for block in blocks:
+            part = part[block]
+        if part[name] in values.values():
+            part[name] = values[device]
+    return replace(build(tree, f"the conf for {device}"), by_device=conf.by_device, outdated=conf.outdated)
+
+
+def as_trained(conf: ExperimentConfig, before: ExperimentConfig) -> ExperimentConfig:
+    """The conf with the values of the device for which the conf of a checkpoint was made: its weights have those sizes.
+
+    It is the device with most of the checkpoint's values, since single ones may have been overridden; the conf is
+    unchanged if no device has more than the other.
+    """
+    then = flat(before)
+    common = {
+        device: sum(then.get(key) == values[device] for key, values in conf.by_device.items()) for device in DEVICES
+    }
+    alike = [device for device in DEVICES if common[device] == max(common.values())]
+    return for_device(conf, *alike) if len(alike) == 1 else conf

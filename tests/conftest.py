@@ -55,7 +55,7 @@ def pytest_terminal_summary(terminalreporter):
 def nothing_is_compiled_ahead(monkeypatch, request):
     """The tests' kernels are compiled; their many settings would each start the process that compiles ahead."""
     if request.path.name.startswith("test_reconstruct"):
-        monkeypatch.setattr("models.commands.compile_ahead.SCENE", Path("/nonexistent"))
+        monkeypatch.setattr("models.commands.reconstruction.SCENE", Path("/nonexistent"))
 
 
 @pytest.fixture

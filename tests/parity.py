@@ -37,7 +37,7 @@ from models.fields.sdf import SDFNetwork, SingleVarianceNetwork
 from models.fields.state import import_state, named_parameters
 from models.machine.backend import jt
 from models.plan import wants_masks
-from models.rendering.terms import binary_mask, eikonal_term, masked_psnr
+from models.rendering.losses import binary_mask, masked_psnr, mean_term
 from models.training.optimizer import Optimizer, learning_rate
 
 FIELD_BOUND = 2e-5  # values and gradients at given points
@@ -162,7 +162,7 @@ def placing_rows(golden: Golden) -> list[Row]:
 def render_rows(golden: Golden, output: Image) -> list[Row]:
     """What the renderer gives."""
     weights, inside, on_file = output.weights.numpy(), output.inside_sphere.numpy(), golden["out/inside_sphere"]
-    eikonal = eikonal_term(output.sdf_gradient, output.near_sphere).mean().numpy()
+    eikonal = mean_term("UNIT_LENGTH", output.sdf_gradient, counts=output.near_sphere).mean().numpy()
     found = {
         "weights": (weights, DEPTH_BOUND),
         "cdf_fine": (output.cdf.numpy(), DEPTH_BOUND),

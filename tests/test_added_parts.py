@@ -20,7 +20,7 @@ from models.fields.registry import SURFACES, Component
 from models.machine.backend import jt
 from models.methods.confs import ESTIMATORS
 from models.ops.volrend import dense_offsets, points_along
-from models.results.plan_rows import with_table
+from models.results.context import with_table
 from models.structs import FieldOutput, RaySamples, SampleRequest, Var
 
 

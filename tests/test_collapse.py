@@ -11,7 +11,7 @@ from test_guard import NO_PROBE
 from models.checkpoints.ours import save_checkpoint
 from models.results import image_metrics
 from models.results.image_metrics import ScoredViews
-from models.training.record import FALL, Record, recorded
+from models.training.checkpoint import FALL, Record, recorded
 from models.training.watch import LOW_SCORES
 
 pytestmark = pytest.mark.slow

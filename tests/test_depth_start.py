@@ -16,7 +16,7 @@ from trainings import on_host, run_conf, stopped_after, trainer_of
 
 from data.parsed_scene import SparsePoints
 from data.scenes.readers.neus import write_neus_scene
-from models.checkpoints import measurements
+from models.checkpoints import scenes
 from models.conf import load_config
 from models.plan import EarlierPlan
 
@@ -69,7 +69,7 @@ def test_nothing_is_swept_with_masks_or_if_the_conf_does_not_ask(scene):
     masks = tuple(np.full(image.shape[:2], 255, np.uint8) * (image[..., 0] > 0) for image in scene.images)
     masked = replace(scene, masks=masks)
     for other, setting in ((masked, "train.mask_weight=0.5"), (scene, "model.open.depth_until=0")):
-        with mock.patch.object(measurements, "fused_depth", None):
+        with mock.patch.object(scenes, "fused_depth", None):
             trainer, start = begun(other, setting)
         assert start.value == "sphere"
         assert trainer.model.sharpness() == pytest.approx(np.exp(3.0), rel=1e-3)

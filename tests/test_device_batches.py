@@ -10,7 +10,7 @@ from test_fast_neus import SHORT, TINY
 from trainings import assert_same_gradients, gradients, trainer_of
 
 from models.conf import load_config
-from models.estimators.drawn_pixels import DevicePixels
+from models.estimators.packed import DevicePixels
 from models.machine.backend import jt
 from models.training.guard import find_in_inputs
 

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from models.conf import load_config, parse_config, to_hocon
+from models.conf import as_trained, for_device, load_config, parse_config, to_hocon
 from models.config.strict import ConfigError
-from models.results.device_values import as_trained, for_device, sizes_line
+from models.results.context import sizes_line
 from models.results.experiment import _fitting
 
 CONFS = Path(__file__).parents[1] / "confs"

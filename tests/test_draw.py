@@ -10,8 +10,8 @@ from data.cameras import camera_rays
 from data.pixels import to_float
 from data.scenes.sampler import HostPixels
 from data.scenes.scene import Scene
-from models.estimators import drawn_pixels
-from models.estimators.drawn_pixels import DevicePixels, pixels_of
+from models.estimators import packed
+from models.estimators.packed import DevicePixels, pixels_of
 from models.machine.backend import DeviceInfo
 from models.ops.source import REFERENCE
 
@@ -120,7 +120,7 @@ def test_photographs_are_kept_on_a_gpu_that_they_fit(monkeypatch, caplog):
     plain = unit_scene()
     assert isinstance(pixels_of(plain, WINDOWS), HostPixels)  # on the CPU
     needed = sum(image.nbytes for image in (*plain.images, *plain.masks))
-    on_gpu(monkeypatch, needed / drawn_pixels.MOST_OF_MEMORY)
+    on_gpu(monkeypatch, needed / packed.MOST_OF_MEMORY)
     assert isinstance(pixels_of(plain, WINDOWS), DevicePixels) and caplog.text == ""
     deep = unit_scene(images=tuple(image.astype(np.uint16) for image in plain.images))
     for scene, free in ((plain, 100), (deep, 1e9)):
@@ -131,5 +131,5 @@ def test_photographs_are_kept_on_a_gpu_that_they_fit(monkeypatch, caplog):
 
 
 def on_gpu(monkeypatch, free):
-    monkeypatch.setattr(drawn_pixels.backend, "device_info", lambda: DeviceInfo("cuda", "", 1, 1.0, ""))
-    monkeypatch.setattr(drawn_pixels.backend, "device_free_bytes", lambda: int(free))
+    monkeypatch.setattr(packed.backend, "device_info", lambda: DeviceInfo("cuda", "", 1, 1.0, ""))
+    monkeypatch.setattr(packed.backend, "device_free_bytes", lambda: int(free))

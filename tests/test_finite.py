@@ -17,7 +17,7 @@ from models.machine.backend import jt
 from models.ops import volrend
 from models.ops.upsample import upsample
 from models.ops.volrend import INV_S_MAX, INV_S_MIN
-from models.rendering.terms import color_term, eikonal_term, mask_term
+from models.rendering.losses import mask_term, mean_term
 
 EXAMPLES = 60
 N = 6
@@ -121,8 +121,8 @@ def test_loss_and_weight_gradients_of_hard_rays(path, n_outside, kind, variance,
     with in_form(path):
         output = renderer.render(upload(rays_of(kind)), noise, 0.5)
         mask = jt.array(np.float32([[0], [1], [1]]))
-        total = color_term(output.rgb, jt.zeros((3, 3)), jt.ones((3, 1))).mean()
-        total = total + eikonal_term(output.sdf_gradient, output.near_sphere).mean()
+        total = mean_term("ABSOLUTE", output.rgb, jt.zeros((3, 3)), jt.ones((3, 1))).mean()
+        total = total + mean_term("UNIT_LENGTH", output.sdf_gradient, counts=output.near_sphere).mean()
         total = total + mask_term(output.opacity, mask).mean()
         fields = [field for field in vars(renderer.fields).values() if field is not None]
         gradients = jt.grad(total, [value for field in fields for value in field.parameters()])

@@ -5,7 +5,7 @@ import pytest
 from rigs import sphere_of_cameras
 
 from data.rays import PinholeCamera
-from models.methods.gaussians.fusion import fused
+from models.methods.gaussians.model import fused
 
 RADIUS, SIDE, FOCAL, FAR = 0.5, 96, 120.0, 2.5
 

@@ -20,7 +20,7 @@ from models.conf import load_config
 from models.config.strict import ConfigError
 from models.fields.state import take_rows
 from models.machine.backend import jt
-from models.methods.gaussians import densify
+from models.methods.gaussians import splats as density
 from models.methods.gaussians.batch import Picture
 from models.methods.gaussians.conf import SplatsConfig
 from models.methods.gaussians.splats import Points, first_points, require_seen
@@ -49,7 +49,7 @@ def trained(request, tmp_path_factory):
     write_scene(folder / "scene")
     settings = tuple(f"train.{key}" for key in ("distortion_weight=1", "normal_weight=0.1")) * (form == "surfels")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(densify, "EVERY", 2)
+        patch.setattr(density, "EVERY", 2)
         assert run(folder, form, settings=settings) == 0
         yield folder, form, settings
 
@@ -118,8 +118,8 @@ def test_the_noise_of_a_mask_does_not_belong_to_the_object():
 
 
 def test_their_number_changes_until_four_fifths_of_the_training(monkeypatch):
-    monkeypatch.setattr(densify, "EVERY", 100)
-    assert [step for step in range(1, 4001) if densify.is_due(step, 4000)] == list(range(100, 3200, 100))
+    monkeypatch.setattr(density, "EVERY", 100)
+    assert [step for step in range(1, 4001) if density.is_due(step, 4000)] == list(range(100, 3200, 100))
 
 
 def splats(count, opacity=0.0, size=-3.0):
@@ -135,17 +135,17 @@ def splats(count, opacity=0.0, size=-3.0):
 def test_the_bound_on_their_number_holds(monkeypatch):
     conf, rng = SplatsConfig(first=5, most=7), np.random.default_rng(0)
     for growth in (1.05, 2.0):
-        monkeypatch.setattr(densify, "GROWTH", growth)
-        kept, added = densify.relocated(splats(6), conf, rng)
+        monkeypatch.setattr(density, "GROWTH", growth)
+        kept, added = density.relocated(splats(6), conf, rng)
         assert len(kept) + len(added["means"]) == 7
-    assert densify.relocated(splats(7), conf, rng) is None
-    assert densify.relocated(splats(5, opacity=-10.0), conf, rng) is None
+    assert density.relocated(splats(7), conf, rng) is None
+    assert density.relocated(splats(5, opacity=-10.0), conf, rng) is None
 
 
 def test_copies_at_one_place_share_its_opacity_and_absorb_as_much_light():
     copies = 3
     opacity = np.array([0.05, 0.5, 0.9])
-    new, factor = densify.shared(opacity, np.full(3, copies))
+    new, factor = density.shared(opacity, np.full(3, copies))
     assert np.allclose(1 - (1 - new) ** copies, opacity)
     # the light that a line through it loses, summed over a line of offsets, is what one splat takes
     x = np.linspace(-30, 30, 60001)

@@ -11,7 +11,7 @@ from test_guard import NO_PROBE, spoil_batches, spoil_image
 
 from models.checkpoints.ours import save_checkpoint
 from models.training import watch
-from models.training.record import Record, recorded
+from models.training.checkpoint import Record, recorded
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from models.commands.model_modes import evaluation_request, mesh_request
 from models.mesh.clean import THICK, without_ground
 from models.mesh.pieces import without_dust
 from models.requests import MeshRequest
-from models.results import cleaning
+from models.results import meshes
 from models.results.references import _off_ground
 from models.results.surface_metrics import HeldOutPoints, point_to_mesh
 
@@ -39,7 +39,7 @@ def test_of_generated_photographs_the_object_is_left(spec):
     mesh = seen.visible()
     bumps = np.random.default_rng(0).normal(0.0, 0.002, mesh.vertices.shape)
     mesh = trimesh.Trimesh(mesh.vertices + bumps, mesh.faces, process=False)
-    found = without_dust(without_ground(mesh, scenes.poses(spec)[:, :3, 3]), cleaning.PART).mesh
+    found = without_dust(without_ground(mesh, scenes.poses(spec)[:, :3, 3]), meshes.PART).mesh
     truth = seen.object.vertices[seen.object.vertices[:, 2] > ground]
     assert np.abs(found.bounds[1] - truth.max(axis=0)).max() < 0.02
     assert ground - 0.01 < found.bounds[0, 2] < ground + THICK
@@ -64,9 +64,9 @@ def test_the_mesh_step_removes_the_ground_and_says_where_there_is_none():
     request, log = MeshRequest(16, is_object=True), SimpleNamespace(info=told.append)
 
     def cleaned(mesh):
-        stages = cleaning.Stages()
+        stages = meshes.Stages()
         stages.after("extracted", mesh)
-        found = cleaning.cleaned(experiment, request, mesh, stages, log)
+        found = meshes.cleaned(experiment, request, mesh, stages, log)
         return found, "\n".join(stages.lines())
 
     found, words = cleaned(mesh)

@@ -21,8 +21,8 @@ from models.conf import load_config
 from models.results import image_metrics
 from models.results.experiment import Experiment
 from models.results.image_metrics import deciding_group
-from models.training import record
-from models.training.record import recorded
+from models.training import checkpoint as record
+from models.training.checkpoint import recorded
 
 TESTED, DECIDING, TRAINED = (2, 7), (4,), (5,)
 LONG = ("train.end_iter=6", "train.save_freq=2", "train.val_freq=3", "train.warm_up_end=2", *SHORT[4:])

@@ -39,7 +39,7 @@ MESH = icosphere(1)
 OPENERS = ("open", "read_bytes", "read_text", "fromfile", "loadtxt", "genfromtxt", "loadmat", "imread")
 # What is not an input: files of the program and of the machine.
 OF_THE_PROGRAM = {
-    "data/io/clock.py", "data/io/lock.py", "data/io/streams.py", "models/commands/compile_ahead.py",
+    "data/io/clock.py", "data/io/lock.py", "data/io/streams.py", "models/commands/reconstruction.py",
     "models/commands/doctor.py", "models/config/program.py",
     "models/ops/source.py", "models/ops/together.py", "models/results/report/document.py",
     "models/viewer/scene_display.py",

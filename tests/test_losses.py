@@ -13,9 +13,8 @@ from gradcheck import assert_grad_close, central_differences
 from models.machine.backend import jt
 from models.methods import volume
 from models.methods.gaussians.terms import LOSSES as OF_GAUSSIANS
-from models.rendering.losses import LOSSES
+from models.rendering.losses import LOSSES, mask_term, masked_psnr, mean_term, robust_counts
 from models.rendering.protocol import Rendered
-from models.rendering.terms import color_term, eikonal_term, mask_term, masked_psnr, robust_counts
 from models.structs import SurfaceOutput, Term
 
 RAYS, SECTIONS = 6, 5
@@ -56,6 +55,14 @@ def rendered(order=slice(None)):
 def training_terms(order=slice(None), train=TRAIN, mask=MASK):
     found = training_losses(rendered(order), jt.array(TARGET[order].copy()), jt.array(mask[order].copy()), train)
     return {name: float(value.item()) for name, value in found.items()}
+
+
+def color_term(rgb, target, counts):
+    return mean_term("ABSOLUTE", rgb, target, counts)
+
+
+def eikonal_term(gradient, counts):
+    return mean_term("UNIT_LENGTH", gradient, None, counts)
 
 
 # eikonal

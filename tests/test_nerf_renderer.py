@@ -15,9 +15,8 @@ from models.fields.radiance import NeRF
 from models.machine.backend import jt
 from models.methods.nerf import TwoPassModel
 from models.plan import TrainingPlan
-from models.rendering.losses import LOSSES
+from models.rendering.losses import LOSSES, binary_mask
 from models.rendering.protocol import Rendered
-from models.rendering.terms import binary_mask
 from models.structs import Objective
 from models.training.gradient import losses_of
 

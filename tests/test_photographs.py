@@ -11,7 +11,7 @@ from trainings import trainer_of
 from data.pixels import to_uint8
 from data.prepare.load import load_scene
 from models.conf import load_config
-from models.fields.photographs import Exposure
+from models.fields.color import Exposure
 from models.machine.backend import jt
 
 

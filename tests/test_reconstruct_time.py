@@ -19,17 +19,25 @@ from data.io.bars import Bar
 from data.io.clock import Spent, ends_at, seconds_left, slowdown
 from data.io.images import write_image
 from data.scenes.readers.neus import write_neus_scene
-from models.checkpoints import measurements, scenes
-from models.checkpoints.measurements import FEWEST_MAPS, SECONDS, measured
+from models.checkpoints import scenes
+from models.checkpoints.scenes import FEWEST_MAPS, SECONDS, measured
 from models.commands import reconstruction_plan, runner
-from models.commands.reconstruction_plan import decide_details, seconds_of_details, timed_plan
+from models.commands.reconstruction_plan import (
+    STEPPING,
+    WORTH,
+    Budget,
+    announce,
+    decide_details,
+    on_cold_cache,
+    seconds_of_details,
+    timed_plan,
+)
 from models.conf import load_config
 from models.config.program import FAST
 from models.machine import jittor_import
 from models.methods import registry
 from models.requests import MeshRequest
 from models.runs import measured as pace
-from models.runs.budget import STEPPING, WORTH, Budget, announce, on_cold_cache
 from models.runs.measured import Pace
 
 PACE = Pace(0.05)
@@ -139,9 +147,9 @@ def test_how_slow_the_machine_is_follows_from_the_time_that_this_thread_waited(t
 
 
 def test_fewer_photographs_have_depth_maps_if_the_time_is_short_and_as_many_after_a_resume(monkeypatch):
-    monkeypatch.setattr(measurements, "fused_depth", lambda scene, most: most)
-    monkeypatch.setattr(measurements, "slowdown", lambda: 1.0)
-    monkeypatch.setattr(measurements.os, "sched_getaffinity", lambda process: {0})
+    monkeypatch.setattr(scenes, "fused_depth", lambda scene, most: most)
+    monkeypatch.setattr(scenes, "slowdown", lambda: 1.0)
+    monkeypatch.setattr(scenes.os, "sched_getaffinity", lambda process: {0})
 
     def most(seconds, views=0):
         with ends_at(lambda: time.perf_counter() + seconds):
@@ -149,7 +157,7 @@ def test_fewer_photographs_have_depth_maps_if_the_time_is_short_and_as_many_afte
 
     count = unit_scene().n_views
     assert most(math.inf) == most(2 * SECONDS * count) == most(-5.0) == count <= FEWEST_MAPS
-    monkeypatch.setattr(measurements, "FEWEST_MAPS", 1)
+    monkeypatch.setattr(scenes, "FEWEST_MAPS", 1)
     assert (most((count - 0.5) * SECONDS), most(-5.0), most(math.inf, 2)) == (count - 1, 1, 2)
 
 

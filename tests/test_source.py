@@ -10,11 +10,11 @@ from runs import ROOT
 
 from models.machine.backend import jt
 from models.ops import source, together
-from models.ops.packing import pack
+from models.ops.loss_sums import weighted_means
+from models.ops.network import pack
 from models.ops.source import CPU, REFERENCE, Source, numbers, use
 from models.ops.together import compile_together
 from models.ops.upsample import SOURCE as UPSAMPLE
-from models.ops.weighted_means import weighted_means
 
 TEXT = "namespace neus { inline void fill(const Filled &is, long, const float *, float *to) { to[0] = %s; } }"
 

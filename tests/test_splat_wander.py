@@ -6,8 +6,8 @@ from forms import CUDA_FORMS, FORMS, in_form
 from method_oracles import random_splats, rotations64
 
 from models.machine.backend import jt
+from models.ops.draw import philox
 from models.ops.gaussians.splat_wander import step_of, wander_splats
-from models.ops.philox import philox
 from models.ops.source import NATIVE
 
 pytestmark = pytest.mark.slow

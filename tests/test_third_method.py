@@ -28,7 +28,7 @@ from models.methods.protocol import LevelSet
 from models.methods.registry import Method
 from models.ops.volrend import over_background
 from models.plan import TrainingPlan
-from models.rendering.terms import mask_term, masked_psnr, squared_term
+from models.rendering.losses import mask_term, masked_psnr, squared_term
 from models.structs import Objective, RayView
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,7 @@ from models.ops import color_mlp, nerf_mlp
 from models.ops.sdf_mlp import SOURCE
 from models.ops.sizes import ColorSizes, NerfSizes, SdfSizes
 from models.ops.source import CUDA, NATIVE, REFERENCE
-from models.results.device_values import fits_tiles, tiles_line
+from models.results.context import fits_tiles, tiles_line
 
 pytestmark = only_on_the_cpu
 

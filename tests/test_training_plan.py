@@ -15,15 +15,15 @@ from trainings import UNSWEPT, run_conf
 from data.errors import UserError
 from data.parsed_scene import SparsePoints
 from data.prepare.load import load_scene
-from models.checkpoints.measurements import measured
 from models.checkpoints.ours import StateError, check_state
+from models.checkpoints.scenes import measured
 from models.conf import flat, load_config
 from models.config.hocon import migrate
 from models.methods.registry import decide
 from models.plan import DEPTH_MAPS, Decision, EarlierPlan, plan_from_state
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
-from models.results.plan_rows import with_table
+from models.results.context import with_table
 
 FAST = ROOT / "confs/fast.conf"
 

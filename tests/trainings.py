@@ -23,7 +23,7 @@ import exp_runner
 from data.prepare.load import load_scene
 from data.scenes.sampler import PixelSampler
 from data.scenes.scene import Scene
-from models.checkpoints.measurements import measured
+from models.checkpoints.scenes import measured
 from models.conf import ExperimentConfig
 from models.machine.backend import jt
 from models.methods.block import ModelConfig
@@ -31,7 +31,7 @@ from models.methods.protocol import Batch, Model
 from models.methods.registry import METHODS, Method, build_model, decide
 from models.ops.march import PackedSamples
 from models.plan import UNSWEPT, wants_masks
-from models.rendering.terms import binary_mask
+from models.rendering.losses import binary_mask
 from models.training.trainer import Trainer
 
 Gradients = tuple[dict[str, float], dict[str, np.ndarray]]

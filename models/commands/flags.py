@@ -183,11 +183,6 @@ def value_of(kind: type, name: str) -> Callable[[str], Any]:
     return convert
 
 
-def minutes_or_auto(text: str) -> float | str:
-    """An argparse type: a finite number, or AUTO."""
-    return AUTO if text == AUTO else finite(text)
-
-
 def is_index(text: str) -> bool:
     """Whether the text is a decimal integer, short enough for an index."""
     return text.isascii() and text.isdigit() and len(text) <= len(str(MAX_INT))
@@ -279,7 +274,7 @@ PHOTOGRAPHS = (
     flag("--frames", PREPARATION, type=value_of(PreparationRequest, "frames"), default=DEFAULT_FRAMES, metavar="N"),
 )
 INSTEAD = "; for other modes set train.end_iter"
-MINUTES = flag("--minutes", PREPARATION, INSTEAD, type=minutes_or_auto, metavar="M")
+MINUTES = flag("--minutes", PREPARATION, INSTEAD, type=lambda text: AUTO if text == AUTO else finite(text), metavar="M")
 # The flags of each mode besides COMMON.
 OF_MODE: dict[str, tuple[Flag, ...]] = {
     "train": (IS_CONTINUE, OVERWRITE, CHECKPOINT, CASES, *VIEWER),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError
 from data.io.streams import complain, say
-from models.commands import cases, flags, functions
+from models.commands import cases, flags, interface
 from models.commands.command import (
     EXIT_DONE,
     EXIT_EMPTY_SURFACE,
@@ -39,7 +39,7 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     """The conf of --conf, --case, --set and --seed; raises UserError if it is invalid."""
     scenes = getattr(arguments.values, "cases", None)
     case = cases.scenes_of(scenes)[0] if scenes and not arguments.case else arguments.case
-    return functions.read_conf(conf_file(arguments), case, arguments.overrides)
+    return interface.read_conf(conf_file(arguments), case, arguments.overrides)
 
 
 def conf_file(arguments: Arguments) -> Path:
@@ -85,10 +85,15 @@ def with_model(arguments: Arguments, conf: ExperimentConfig, work: Callable[[Tra
         require_mesh(arguments.values.resolution, f"--resolution {arguments.values.resolution}")
 
     def result() -> None:
-        with functions.open_model(conf, arguments.checkpoint, device=arguments.device, gpu=arguments.gpu) as model:
+        with interface.open_model(conf, arguments.checkpoint, device=arguments.device, gpu=arguments.gpu) as model:
             work(model)
 
     return exit_status(result)
+
+
+def of_model(work: Callable[[TrainedModel, argparse.Namespace], object]) -> Callable[[Arguments, Any], int]:
+    """The action of a mode that makes a result of a model, with the flags' values."""
+    return lambda arguments, conf: with_model(arguments, conf, lambda model: work(model, arguments.values))
 
 
 def request_fields(kind: type, values: argparse.Namespace) -> dict[str, Any]:
@@ -106,7 +111,7 @@ def run_train(arguments: Arguments, conf: ExperimentConfig) -> int:
 
         callbacks.append(ViewerCallback(viewer_keys(arguments, conf), viewer_place(arguments), say))
     return exit_status(
-        lambda: functions.train(
+        lambda: interface.train(
             conf,
             is_continue=values.is_continue,
             overwrite=values.overwrite,
@@ -170,8 +175,8 @@ def run_mesh(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the mesh of a checkpoint, or colour that of --mesh."""
     request = mesh_request(arguments.values)
     if request.mesh_file is not None:
-        return exit_status(lambda: functions.color_mesh(conf, request))
-    return with_model(arguments, conf, lambda model: functions.extract_mesh(model, request))
+        return exit_status(lambda: interface.color_mesh(conf, request))
+    return with_model(arguments, conf, lambda model: interface.extract_mesh(model, request))
 
 
 VALIDATE_MESH = Command(
@@ -184,16 +189,10 @@ VALIDATE_MESH = Command(
 )
 
 
-def run_image(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Render a training view."""
-    view, level = arguments.values.image, arguments.values.resolution_level
-    return with_model(arguments, conf, lambda model: functions.render(model, view, level))
-
-
 VALIDATE_IMAGE = Command(
     name="validate_image",
     line="render the view of one photograph: colour, ground truth, normals, distance",
-    run=run_image,
+    run=of_model(lambda model, values: interface.render(model, values.image, values.resolution_level)),
     needs_checkpoint=True,
 )
 
@@ -246,16 +245,10 @@ def video_request(values: argparse.Namespace) -> VideoRequest:
     return replace(request, seconds=values.seconds or request.seconds, fps=values.fps or request.fps, mesh=mesh)
 
 
-def run_video(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Render the video along a camera path."""
-    request = video_request(arguments.values)
-    return with_model(arguments, conf, lambda model: functions.render_video(model, request))
-
-
 RENDER = Command(
     name="render",
     line="write a video along a camera path (--path): colour, normals, depth or the mesh (--show)",
-    run=run_video,
+    run=of_model(lambda model, values: interface.render_video(model, video_request(values))),
     continues=True,
     check=lambda values: checks.require_video(video_request(values)),
     needs_checkpoint=True,
@@ -270,16 +263,10 @@ def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
     return EvaluationRequest(mesh, **request_fields(EvaluationRequest, values))
 
 
-def run_evaluation(arguments: Arguments, conf: ExperimentConfig) -> int:
-    """Write the metrics and the report's image."""
-    request, language = evaluation_request(arguments.values), arguments.values.language
-    return with_model(arguments, conf, lambda model: functions.evaluate(model, request, language))
-
-
 EVALUATE = Command(
     name="evaluate",
     line="metrics on test photographs, against ground truth and SfM points, and of cameras: a table and files",
-    run=run_evaluation,
+    run=of_model(lambda model, values: interface.evaluate(model, evaluation_request(values), values.language)),
     check=lambda values: checks.require_evaluation(evaluation_request(values)),
     needs_checkpoint=True,
 )

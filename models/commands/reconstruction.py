@@ -6,29 +6,47 @@ The command line that does the same as a step is printed before it.
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from data.errors import UserError
 from data.io import clock
 from data.io.clock import Times, as_values, ends_at, phase, recorded, scheduled, slowdown
-from data.io.files import remove
+from data.io.files import remove, write_result
 from data.io.images import list_images
+from data.io.search_path import safe_environment
 from data.io.streams import complain, say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.checkpoints.folder import has_checkpoints
 from models.checkpoints.scenes import scene_cache
-from models.commands import functions
+from models.commands import interface
 from models.commands import reconstruction_plan as plans
-from models.commands.command import Selected, changed_flags, command_line, scene_flags
-from models.commands.compile_ahead import compile_ahead
+from models.commands.command import Selected, changed_flags, command_line, key_of, scene_flags
 from models.commands.flags import DTU, OF_MODE
-from models.commands.functions import Reconstruction
-from models.commands.reconstruction_plan import END_ITER, ReconstructionPlan, read_plan, with_steps, write_plan
+from models.commands.interface import Reconstruction
+from models.commands.reconstruction_plan import (
+    END_ITER,
+    OPTIONAL,
+    Budget,
+    ReconstructionPlan,
+    read_plan,
+    with_steps,
+    write_plan,
+)
 from models.conf import ExperimentConfig
+from models.config.program import PROGRAM
+from models.machine.ranks import end_with_parent
+from models.machine.toolchain import jittor_home
 from models.mesh.extraction import EmptySurfaceError
 from models.mesh.mesh import referenced
 from models.mesh.output import require_valid
@@ -54,7 +72,6 @@ from models.results.report.document import REPORT
 from models.results.report.reconstruction import MESH, OF_DETAILS, PAGE, RESULT, collect, read_figures, warnings
 from models.results.request_checks import require_evaluation, require_training
 from models.results.trained import TrainedModel, choose_device
-from models.runs.budget import OPTIONAL, Budget
 from models.runs.stops import Interrupted
 from models.training.checkpoint import DivergedError
 
@@ -79,11 +96,11 @@ class Work(Selected):
 
     def read(self) -> ExperimentConfig:
         """The conf with the overrides."""
-        return functions.read_conf(self.conf or "", self.case, self.overrides)
+        return interface.read_conf(self.conf or "", self.case, self.overrides)
 
     def open_model(self, conf: ExperimentConfig) -> TrainedModel:
         """The model of the newest checkpoint."""
-        return functions.open_model(conf, device=self.device, gpu=self.gpu)
+        return interface.open_model(conf, device=self.device, gpu=self.gpu)
 
     def with_values(self, settings: Mapping[str, str]) -> Work:
         """The work with other values of the conf."""
@@ -136,7 +153,7 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     with again, ahead, attempts, work.step(1, "prepare", "scene", overwrite=work.overwrite):
         if plan is not None:
             plan = plans.with_photographs(folder, plan, data_dir)
-        functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
+        interface.prepare(conf, **work.photographs, overwrite=work.overwrite)
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
     pictures = list_images(data_dir / "image")
@@ -195,7 +212,7 @@ def _first_look(work: Work, given: Budget, folder: Path) -> tuple[Reconstruction
 def _inspected(work: Work, folder: Path) -> ExperimentConfig:
     """Inspect the scene, and print warnings; returns the conf."""
     with work.step(2, "inspect", "checks") as conf:
-        functions.inspect(conf)
+        interface.inspect(conf)
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
@@ -224,7 +241,7 @@ def _train_and_mesh(
 
             with_warning(folder / REPORT, NO_SURFACE)
             with work.step(5, "validate_image", "images") as conf, work.open_model(conf) as model:
-                functions.render(model, 0)
+                interface.render(model, 0)
     collect(folder, has_mesh)
     if (path := folder / RESULT / JSON_FILE).is_file():
         figures = {report.PHASES: as_values(plan.after(times).times), report.CURVE: plans.score_curve(folder)}
@@ -249,7 +266,7 @@ def _trained(
         step = work.with_values(plan.settings).step(3, "train", "training", is_continue=not start, checkpoint=start)
         try:
             with ends_at(until), step as conf:
-                functions.train(
+                interface.train(
                     conf,
                     is_continue=start is None,
                     checkpoint=start,
@@ -299,7 +316,7 @@ def _extracted(work: Work, folder: Path) -> bool:
         remove(folder / RESULT / name)
     try:
         with work.step(4, "validate_mesh", "mesh") as conf, work.open_model(conf) as model:
-            functions.extract_mesh(model, work.mesh)
+            interface.extract_mesh(model, work.mesh)
     except EmptySurfaceError as error:
         complain(f"error: {error}")
         return False
@@ -313,7 +330,7 @@ def _evaluated(work: Work, folder: Path) -> None:
     request = replace(request, frame=mesh.frame, up=mesh.up, is_object=mesh.is_object)
     try:
         with work.step(5, "evaluate", "report", mesh_file=file) as conf, work.open_model(conf) as model:
-            functions.evaluate(model, request, work.language)
+            interface.evaluate(model, request, work.language)
     except NoReferencesError as error:
         say(f"no metrics: {error}")
 
@@ -343,3 +360,83 @@ def _conclude(work: Work, folder: Path, notes: Sequence[str]) -> None:
         say(*(f"reliability: {line}" for line in report.trust(figures, frame)))
     say(f"{folder / RESULT}: {', '.join(sorted(path.name for path in (folder / RESULT).iterdir()))}")
     say(f"open {folder / RESULT / report.HTML} in a browser: mesh, reliability, metrics and further commands")
+
+
+# What a recipe compiles is compiled by another process while COLMAP, which needs no Jittor, estimates the cameras.
+SCENE = PROGRAM.parent / "data" / "demo"
+STEPS, RESOLUTION = 64, 64
+SOURCE_SUFFIXES = (".py", ".h", ".hpp")
+NICE = 4  # of 19: estimating cameras comes first, but on a busy machine 10 would wait for minutes
+# The child's program: the modes that follow the cameras, on the bundled scene.
+MODES_PROGRAM = """
+import json, os, sys
+sys.path[:] = sys.argv[2:]
+from exp_runner import main
+os._exit(next((status for status in map(main, json.loads(sys.argv[1])) if status), 0))
+"""
+
+
+@contextlib.contextmanager
+def compile_ahead(selected: Selected, is_masked: bool) -> Iterator[None]:
+    """Compile while the body runs, and wait for the rest, which would be compiled next anyway.
+
+    An exception of the body ends the child, as does the end of this process. A failure changes nothing: the kernels are
+    then compiled when they are used. A mark in Jittor's cache says what is compiled already.
+    """
+    words = _commands(selected, is_masked, Path("FOLDER"))
+    mark = Path(jittor_home()) / ".cache" / "jittor" / f"ahead-{_key(words)}"
+    if mark.exists() or not SCENE.is_dir():
+        yield
+        return
+    with (
+        TemporaryDirectory(ignore_cleanup_errors=True) as folder,
+        _started(_commands(selected, is_masked, Path(folder))) as child,
+    ):
+        yield
+        if child.poll() is None:
+            say("compiling what training and mesh use, once per machine; later commands start at once")
+        with phase("compiling"):
+            is_done = child.wait() == 0
+    if is_done:
+        with contextlib.suppress(OSError, UserError):
+            write_result(mark, b"")
+
+
+def _commands(selected: Selected, is_masked: bool, folder: Path) -> list[list[str]]:
+    """The command lines of the child, with results below `folder`."""
+    ours: tuple[str, ...] = (f"dataset.data_dir={SCENE}", "dataset.test_every=8", f"general.base_exp_dir={folder}")
+    ours += (f"{END_ITER}={STEPS}", f"train.val_freq={STEPS}")
+    others = (text for text in selected.overrides if key_of(text).partition(".")[0] in ("model", "train"))
+    unmasked = () if is_masked else ("train.mask_weight=0",)
+    scene = scene_flags(replace(selected, case="", overrides=(*others, *ours, *unmasked)), selected.conf)
+    resolution = ["--resolution", str(RESOLUTION)]
+    mesh = ["--mode", "validate_mesh", "--clean", "views", "--output", str(folder / "mesh.ply"), *resolution]
+    return [[*scene, *mode] for mode in (["--mode", "train"], mesh, ["--mode", "evaluate", *resolution])]
+
+
+def _key(words: Sequence[Sequence[str]]) -> str:
+    """Of what is compiled: the commands and the program's sources."""
+    digest = hashlib.sha256(json.dumps([words, sys.version]).encode())
+    for path in sorted((PROGRAM.parent / "models").rglob("*.*")):
+        if path.suffix in SOURCE_SUFFIXES:
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _started(commands: Sequence[Sequence[str]]) -> Iterator[subprocess.Popen]:
+    """The child process, which is killed at the end of the block."""
+    words = [sys.executable, "-P", "-c", MODES_PROGRAM, json.dumps(commands), str(PROGRAM.parent), *sys.path]
+    no = subprocess.DEVNULL
+    parent = os.getpid()
+
+    def give_way() -> None:
+        os.nice(NICE)
+        end_with_parent(signal.SIGKILL, parent)
+
+    child = subprocess.Popen(words, env=safe_environment(), preexec_fn=give_way, stdin=no, stdout=no, stderr=no)
+    try:
+        yield child
+    finally:
+        child.kill()
+        child.wait()

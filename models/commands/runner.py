@@ -23,18 +23,16 @@ from models.methods.registry import build_model
 from models.plan import LEAST_STEPS, PLAN_KEY
 from models.requests import NETWORK, MeshRequest
 from models.results.callback import FINISHED, STOPPED, TRAINING, Callback, Callbacks
-from models.results.context import EvalContext, ResultChunks, log_inputs
+from models.results.context import EvalContext, ResultChunks, log_inputs, with_table
 from models.results.experiment import Experiment, plan_of
 from models.results.image_metrics import ScoredViews, scored_views, validate_image
 from models.results.meshes import validate_mesh
-from models.results.plan_rows import with_table
 from models.results.report.training_page import REPORT, TrainingReport
 from models.runs.health import Health
 from models.runs.logger import RunLogger, Speed
 from models.runs.measured import chosen_chunk, chunk_state
 from models.runs.run_files import record
-from models.runs.saved_training import SavedTraining
-from models.runs.shared_trainer import SharedTrainer
+from models.runs.saved_training import SavedTraining, SharedTrainer
 from models.runs.stops import Interrupted, Interrupts
 from models.training.checkpoint import DivergedError
 from models.training.gradient import BatchGradient
@@ -122,7 +120,7 @@ class Runner:
         if self._failure:
             self.log.keep(self._failure)
             raise DivergedError(f"{self._failure}: --mode inspect checks photographs and cameras")
-        joined().dismiss()
+        joined().broadcast(None)  # the others follow no longer
 
     def _session(self) -> None:
         """Take the steps; at any end, save what was trained and notify the callbacks."""
@@ -213,7 +211,7 @@ class Runner:
     def _report(self, scalars: dict[str, float], weighted: dict[str, float], speed: float) -> str:
         """Log the scalars, to callbacks with the weights of the losses; returns the text of the progress bar."""
         rate = self.trainer.learning_rate
-        self._health.note_psnr(scalars["Statistics/psnr"])
+        self._health.psnrs.append(scalars["Statistics/psnr"])
         self.log.scalars(self.step, scalars | {"Statistics/learning_rate": rate})
         values = weighted | {"Statistics/learning_rate": rate, "speed": speed}
         self._callbacks.notify(self.step, "scalars", self.step, self._seconds(), values)

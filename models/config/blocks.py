@@ -1,4 +1,5 @@
-"""The blocks `general` and `train` of a conf.
+"""The blocks `general` and `train` of a conf, and those of `model` about photographs: their comparison, and what is
+learned of them.
 
 The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs), and further keys with
 defaults; confs/base/*.conf explains each.
@@ -10,7 +11,33 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, share, weight
+from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, rate, share, weight
+
+MOST_NEIGHBOURS = 32  # of a photograph
+EXPOSURE = "exposure"  # name of the network in checkpoints
+
+
+@dataclass(frozen=True)
+class PhotographsConfig:
+    """Exposure and white balance of each photograph, not learned by default."""
+
+    exposure: bool | Auto = False
+    exposure_rate: float = rate(0.3)
+
+
+@dataclass(frozen=True)
+class PatchesConfig:
+    """The patch comparison across photographs."""
+
+    radius: int = limits(3, at_least=1, at_most=10)
+    neighbours: int = limits(8, at_least=1, at_most=MOST_NEIGHBOURS)
+    best: int = limits(4, at_least=1, at_most=MOST_NEIGHBOURS)
+
+    def check(self) -> None:
+        """Raises ConfigError if `best` exceeds the number of neighbours."""
+        if self.best > self.neighbours:
+            raise ConfigError(f"model.patches.best = {self.best}: must not be above neighbours = {self.neighbours}")
+
 
 ADAM, COSINE, EXPONENTIAL = "adam", "cosine", "exponential"
 # The names that `train.optimizer` and `train.learning_rate_decay` take, of models/training/optimizer.py.

@@ -360,12 +360,6 @@ def renamed(key: str) -> str:
     return RENAMED.get(key) or key
 
 
-def outdated_line(outdated: Mapping[str, str]) -> str:
-    """A line on what `migrate` found; "" for nothing."""
-    keys = ", ".join(f"{old} ({new})" for old, new in outdated.items())
-    return keys and f"the conf has keys of the version before, read as those in parentheses: {keys}"
-
-
 def migrate(tree: dict[str, Any]) -> dict[str, str]:
     """Replace the old keys in the nested dicts of a conf; returns them with those of today."""
     model = tree.get("model")

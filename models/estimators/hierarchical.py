@@ -18,8 +18,7 @@ from models.estimators.conf import HierarchicalConfig
 from models.fields.radiance import NeRF
 from models.machine.backend import jt
 from models.ops.elementwise import softplus
-from models.ops.intervals import interval_lengths, intervals
-from models.ops.upsample import merge_depths, place
+from models.ops.upsample import interval_lengths, intervals, merge_depths, place
 from models.ops.volrend import alpha_from_density, dense_offsets, inverted_sphere, points_along
 from models.structs import Noise, RaySamples, SampleRequest, Var
 

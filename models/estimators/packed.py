@@ -2,11 +2,12 @@
 
 `PackedBatches` draws pixels. `PackedEstimator` marches along their rays, removes hidden samples, and owns what this
 depends on: cells, their pruning (`CellPruner`), schedule and sample budget. Its subclasses know what hides and what is
-empty.
+empty. On a GPU, pixels are drawn there, if the photographs fit its memory.
 """
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,17 +18,18 @@ import numpy as np
 from data.errors import UserError
 from data.rays import PixelBatch, Rays
 from data.scenes.frustum import squared_radii
-from data.scenes.sampler import damage_named, require_views, restore_generator, windows_of
+from data.scenes.sampler import HostPixels, damage_named, require_views, restore_generator, windows_of
 from data.scenes.scene import Posed, Scene
 from data.scenes.visual_hull import carve_unit_sphere, masked_views
 from models.estimators.base import Estimator, require_alike
 from models.estimators.budget import COUNTED, HITS, MOST_EMPTY, SampleBudget, Sizes, estimates_of
 from models.estimators.conf import POINTS_SHARE
-from models.estimators.drawn_pixels import pixels_of
 from models.estimators.occupancy import OccupancyGrid, centred_jitter
 from models.estimators.schedule import CellPruner, SamplingSchedule
 from models.fields.protocol import Leveled
+from models.machine import backend
 from models.machine.backend import jt
+from models.ops.draw import Draw, Photographs, draw_pixels
 from models.ops.later import Later
 from models.ops.march import SOLID, PackedSamples, fill
 from models.plan import TrainingPlan
@@ -342,3 +344,51 @@ def _part(one: PackedSamples, start: int, stop: int, is_last: bool) -> PackedSam
     cut = {name: value[rows] for name, value in values.items() if name != "kept"}
     cut |= {"offsets": offsets[start : stop + 1] - offsets[start], "rays": np.maximum(cut["rays"] - start, 0)}
     return PackedSamples(kept=one.kept, **{name: jt.array(value).stop_grad() for name, value in cut.items()})
+
+
+MOST_OF_MEMORY = 0.25  # of the free memory of a GPU for the photographs
+MOST_PIXELS = 2**31  # of all photographs: their places are int32
+
+
+class DevicePixels:
+    """Pixels drawn on the device, uniform in the windows of all views."""
+
+    def __init__(self, scene: Scene, windows: np.ndarray) -> None:
+        """The same as `HostPixels`, for photographs of 8 bits."""
+        sizes = np.array([scene.size(view) for view in range(scene.n_views)])
+        starts = np.cumsum([0, *sizes.prod(axis=1)[:-1]])
+        windows = np.column_stack([starts, sizes[:, 0], windows[:, :2], windows[:, 2:] - windows[:, :2]])
+        shares = np.cumsum(windows[:, 4:].prod(axis=1, dtype=np.float64))
+        to_world = scene.c2w[:, :3, :3] @ np.linalg.inv(scene.intrinsics)
+        cameras = np.column_stack([to_world.reshape(-1, 9), scene.c2w[:, :3, 3]])
+        masks = None if scene.masks is None else jt.array(np.concatenate([mask.reshape(-1) for mask in scene.masks]))
+        self._photographs = Photographs(
+            jt.array(windows.astype(np.int32)),
+            jt.array(shares / shares[-1], dtype="float64"),
+            jt.array(cameras, dtype="float64"),
+            jt.array(np.concatenate([image.reshape(-1, 3) for image in scene.images])),
+            masks,
+        )
+        jt.sync([value for value in vars(self._photographs).values() if value is not None])
+
+    def draw(self, generator: np.random.Generator, count: int) -> tuple[PixelBatch, Var]:
+        """`count` pixels and the jitter of their rays, as Vars, sorted by view."""
+        (first, second), turn = generator.integers(2**31, size=2).tolist(), np.float64(generator.random())
+        masked = int(self._photographs.masks is not None)
+        return draw_pixels(self._photographs, Draw(count, first, second, turn, masked))
+
+
+def pixels_of(scene: Scene, windows: np.ndarray) -> HostPixels | DevicePixels:
+    """On a GPU, pixels that are drawn there, if the photographs fit its memory."""
+    if backend.device_info().name != "cuda":
+        return HostPixels(scene, windows)
+    images = [*scene.images, *(scene.masks or ())]
+    needed, free = sum(image.nbytes for image in images), backend.device_free_bytes()
+    pixels = sum(image.shape[0] * image.shape[1] for image in scene.images)
+    if needed <= MOST_OF_MEMORY * free and pixels < MOST_PIXELS and all(image.dtype == np.uint8 for image in images):
+        return DevicePixels(scene, windows)
+    logging.getLogger(__name__).warning(
+        f"the photographs ({needed / 1e9:.3g} GB) stay in main memory, where batches are drawn more slowly: the GPU "
+        f"takes {MOST_OF_MEMORY * free / 1e9:.3g} GB with 8 bits per channel; dataset.downscale reduces them"
+    )
+    return HostPixels(scene, windows)

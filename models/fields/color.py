@@ -1,4 +1,9 @@
-"""The colour network c(x, v, n, feature) -> RGB, alone or with a feature grid of its own."""
+"""The colour network c(x, v, n, feature) -> RGB, alone or with a feature grid of its own, and the learned exposure of
+photographs. P points, V photographs, R rays.
+
+Rows of an exposure belong to photographs. They are initialised as the identity, and their mean is removed by
+construction, because the scene could represent it too.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +12,7 @@ import numpy as np
 from models.fields.conf import MODE_INPUTS, NORMALS, VIEW, ColorConfig, ColorGridConfig
 from models.fields.layers import Layered, first_table, uniform_init
 from models.machine.backend import jt
-from models.ops.color_inputs import color_inputs
-from models.ops.color_mlp import color
+from models.ops.color_mlp import color, color_inputs
 from models.ops.grid import grid_encode
 from models.ops.network import Weights
 from models.ops.sizes import ColorSizes
@@ -60,3 +64,33 @@ class ColorGrid(RenderingNetwork):
         """See `ColorField`; the features of the grid follow those of the distance field."""
         own = grid_encode(points, self.table, self._grid)
         return super().execute(points, normals, view_dirs, jt.concat([features, own], dim=1))
+
+
+COLORS = 3
+AFFINE = COLORS * (COLORS + 1)  # a matrix, row by row, and an offset
+
+
+class Exposure(jt.nn.Module):
+    """An affine colour transform for each photograph; the mean is the identity."""
+
+    def __init__(self, views: int = 1) -> None:
+        super().__init__()
+        self.affine = jt.array(np.zeros((views, AFFINE), np.float32))
+
+    def changes(self) -> Var:
+        """The differences from the identity, [V, AFFINE], with mean zero."""
+        return self.affine - self.affine.mean(dim=0, keepdims=True)
+
+    def execute(self, rgb: Var, view: Var) -> Var:
+        """Colours [R, 3] of the scene with the exposure of photographs `view` int [R]."""
+        rows = self.changes()[view]
+        matrix = rows[:, : COLORS * COLORS].reshape((-1, COLORS, COLORS))
+        return rgb + (matrix * rgb.unsqueeze(1)).sum(dim=2) + rows[:, COLORS * COLORS :]
+
+    def of_picture(self, rgb: Var, view: int) -> Var:
+        """The same for a whole image [H, W, 3] of one photograph."""
+        row = self.changes()[view]
+        matrix = row[: COLORS * COLORS].reshape((COLORS, COLORS))
+        pixels = rgb.reshape((-1, COLORS))
+        changed = pixels + jt.matmul(pixels, matrix.transpose()) + row[COLORS * COLORS :].reshape((1, COLORS))
+        return changed.reshape(rgb.shape)

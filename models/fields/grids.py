@@ -14,8 +14,7 @@ from functools import cache, partial
 import numpy as np
 
 from models.fields.conf import DensityGridConfig, GridConfig, SdfGridConfig
-from models.fields.fitting import fit_distances
-from models.fields.layers import Layered, first_table, uniform_init
+from models.fields.layers import Layered, first_table, fit_distances, uniform_init
 from models.fields.protocol import BoundDistance, Draw
 from models.machine.backend import jt
 from models.ops.elementwise import hard_clip

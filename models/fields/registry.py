@@ -50,10 +50,6 @@ def _rendering_network(conf: Any, generator: Any) -> Any:
     return _made("color", "RenderingNetwork", conf.block(RENDERING_NETWORK), generator)
 
 
-def _color_grid(conf: Any, generator: Any) -> Any:
-    return _made("color", "ColorGrid", conf.block(COLOR_GRID), conf.block(RENDERING_NETWORK), generator)
-
-
 def _nerf(conf: Any, role: str, generator: Any) -> Any:
     return _made("radiance", "NerfField", f"nerf_{role}", _made("radiance", "NeRF", conf.block(NERF), generator))
 
@@ -69,6 +65,9 @@ SURFACES = {
 }
 COLORS = {
     RENDERING_NETWORK: Component(ColorConfig, _rendering_network),
-    COLOR_GRID: Component(ColorGridConfig, _color_grid),
+    COLOR_GRID: Component(
+        ColorGridConfig,
+        lambda conf, rng: _made("color", "ColorGrid", conf.block(COLOR_GRID), conf.block(RENDERING_NETWORK), rng),
+    ),
 }
 RADIANCE = {NERF: Component(NerfConfig, _nerf), DENSITY_GRID: Component(DensityGridConfig, _density_grid)}

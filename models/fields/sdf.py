@@ -7,8 +7,7 @@ from functools import partial
 import numpy as np
 
 from models.fields.conf import SdfConfig, VarianceConfig
-from models.fields.fitting import fit_distances
-from models.fields.layers import Layered, geometric_init, uniform_init
+from models.fields.layers import Layered, fit_distances, geometric_init, uniform_init
 from models.fields.protocol import BoundDistance, Draw
 from models.fields.state import named_parameters
 from models.machine.backend import jt

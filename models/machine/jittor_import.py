@@ -227,7 +227,8 @@ def _place(device: str, gpu: int) -> tuple[Home | None, str]:
 
 def _trial(home: Home) -> str:
     """Why Jittor fails on the GPU, "" if it works; tried once per home, which also compiles Jittor."""
-    with compile_progress(_caches):
+    pattern = f"jt*/*/*/*/*/*/{toolchain.cache_name()}-cuda-*/**"  # cache folders of another process of this program
+    with compile_progress(lambda: list(toolchain.cache_folder().glob(pattern))):
         return failure(home, try_cuda, choice.gpu)
 
 
@@ -284,11 +285,6 @@ def _cache() -> list[Path]:
     """The cache folder of Jittor's current import."""
     utils = sys.modules.get("jittor_utils")
     return [Path(getattr(utils, "cache_path", "") or "/nonexistent")]
-
-
-def _caches() -> list[Path]:
-    """The possible cache folders of another process of this program."""
-    return list(toolchain.cache_folder().glob(f"jt*/*/*/*/*/*/{toolchain.cache_name()}-cuda-*/**"))
 
 
 ONEDNN_PACKAGE = "onednn-cpu-gomp"

@@ -277,10 +277,6 @@ class Ranks:
         if self.size > 1 and self.is_writer:
             self.broadcast((news(),))
 
-    def dismiss(self) -> None:
-        """End `orders` of the others."""
-        self.broadcast(None)
-
     def orders(self) -> Iterator[Any]:
         """The news before each step that rank 0 takes."""
         while (order := self.broadcast(None)) is not None:

@@ -79,15 +79,11 @@ def within_masks(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], masks:
         pixels, depth = camera.project(vertices)
         shown = camera.shows(pixels, depth)
         places = np.rint(pixels[shown]).astype(int)
-        within[shown] &= _dilated(mask)[places[:, 1], places[:, 0]]
+        radius = max(1, round(DILATION * mask.shape[1]))
+        kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2)
+        dilated = cv2.dilate((mask > MASK_HALF).astype(np.uint8), kernel).astype(bool)
+        within[shown] &= dilated[places[:, 1], places[:, 0]]
     return within
-
-
-def _dilated(mask: np.ndarray) -> np.ndarray:
-    """A mask dilated by DILATION, bool [H, W]."""
-    radius = max(1, round(DILATION * mask.shape[1]))
-    kernel = cv2.getStructuringElement(cv2.MORPH_ELLIPSE, (2 * radius + 1,) * 2)
-    return cv2.dilate((mask > MASK_HALF).astype(np.uint8), kernel).astype(bool)
 
 
 def decimated(mesh: trimesh.Trimesh, faces: int) -> trimesh.Trimesh:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any
 
+from models.config.blocks import PatchesConfig, PhotographsConfig
 from models.config.strict import AUTO, ConfigError, limits
 from models.estimators.conf import (
     CoarseToFineConfig,
@@ -29,7 +30,6 @@ from models.fields.conf import (
 from models.fields.registry import DENSITY_GRID, NERF, RENDERING_NETWORK, SDF_GRID, Component
 from models.methods.block import DEFAULT, RadianceFieldConfig, SurfaceConfig
 from models.plan import CONTRACTED, INTERIOR, OBJECT, PLAIN
-from models.rendering.conf import PatchesConfig, PhotographsConfig
 
 NEUS, FAST_NEUS, FAST_NERF = "neus", "fast_neus", "fast_nerf"  # values of model.type; NERF is another
 NEUS_RENDERER = "neus_renderer"

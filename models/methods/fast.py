@@ -9,7 +9,7 @@ import numpy as np
 
 from data.rays import Rays
 from data.scenes.scene import Scene
-from models.config.blocks import TrainConfig
+from models.config.blocks import PatchesConfig, PhotographsConfig, TrainConfig
 from models.estimators.background import ContractedBackground
 from models.estimators.conf import PackedConfig
 from models.estimators.open_surface import OpenSurfaceEstimator
@@ -28,14 +28,13 @@ from models.methods.confs import FAST_NERF, FAST_NEUS, FastNeRFConfig, FastNeuSC
 from models.methods.nerf import RadianceModel
 from models.methods.neus import SurfaceModel
 from models.methods.protocol import LevelSet
+from models.methods.sparing import packed_view
 from models.ops.volrend import weights_from_alpha
 from models.plan import NONE, TrainingPlan
-from models.rendering.conf import PatchesConfig, PhotographsConfig
+from models.rendering.losses import masked_target
 from models.rendering.patches import MOST_COMPARED, PatchComparison
 from models.rendering.protocol import Targets
 from models.rendering.render import render_radiance, render_surface, surface_alpha
-from models.rendering.terms import masked_target
-from models.rendering.views import packed_view
 from models.structs import Array, FieldOutput, RayBatch, RayView, RenderOutput, Var
 
 

@@ -17,9 +17,9 @@ from models.methods.protocol import LevelSet
 from models.methods.volume import VolumeModel
 from models.ops.volrend import expected_distance
 from models.plan import TrainingPlan
+from models.rendering.losses import masked_mean, masked_psnr
 from models.rendering.protocol import OfRays
 from models.rendering.render import radiance_loss, render_passes
-from models.rendering.terms import masked_mean, masked_psnr
 from models.structs import RayView, Var, loss_scalars
 
 # Density per working-frame unit at the surface: a path of a hundredth of the sphere's diameter absorbs 40 %.

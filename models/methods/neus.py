@@ -15,14 +15,13 @@ from models.fields.sdf import SingleVarianceNetwork
 from models.machine.backend import jt
 from models.methods.confs import ESTIMATORS, NEUS, NeuSConfig
 from models.methods.protocol import LevelSet
-from models.methods.sparing import sparing_view
+from models.methods.sparing import region_view, sparing_view
 from models.methods.volume import VolumeModel
 from models.ops.volrend import annealed_cos, interval_cdfs
 from models.plan import TrainingPlan
+from models.rendering.losses import masked_mean, masked_psnr
 from models.rendering.protocol import OfSurface
 from models.rendering.render import render_surface, surface_loss
-from models.rendering.terms import masked_mean, masked_psnr
-from models.rendering.views import region_view
 from models.structs import Noise, RayBatch, RayView, SampleRequest, Var, loss_scalars
 
 

@@ -1,8 +1,9 @@
-"""Images of NeuS that evaluate the networks only where their output is visible. R rays, N intervals inside the sphere.
+"""Images: of packed samples, as many rays at a time as fit; and of NeuS, with the networks evaluated only where their
+output is visible. R rays, N intervals inside the sphere, P = R N.
 
 Rays that hit the object are rendered as in training, to float32 accuracy: the omitted values are multiplied by zero
-there. Only images use this; a training step evaluates the networks of the surface everywhere. P = R N. A network that
-is evaluated at some rows replaces the full one.
+there. A training step evaluates the networks of the surface everywhere. A network that is evaluated at some rows
+replaces the full one.
 """
 
 from __future__ import annotations
@@ -19,11 +20,41 @@ from models.estimators.base import upload
 from models.estimators.hierarchical import HierarchicalEstimator, inside_depths
 from models.fields.protocol import LARGEST_SLOPE, SurfaceFields
 from models.machine.backend import jt
-from models.ops.volrend import ALPHA_EPS, composite, over_background, points_along, ray_weights
+from models.ops.volrend import ALPHA_EPS, composite, expected_distance, over_background, points_along, ray_weights
 from models.rendering.protocol import SurfaceMethod
 from models.rendering.render import render_surface
-from models.rendering.views import region_view
-from models.structs import FieldOutput, RayView, Var
+from models.structs import FieldOutput, RayView, RenderOutput, Var
+
+# A rendering of the first rays, the normals of its samples [S, 3], and the number of these rays
+Look = Callable[[Rays], tuple[RenderOutput, Var, int]]
+
+
+def region_view(rendering: RenderOutput, normals: Var) -> RayView:
+    """Colours with background; normals, distance and opacity of the samples in the unit sphere."""
+    samples = rendering.samples
+    weights = rendering.region_weights
+    if samples.in_sphere is not None:
+        weights = weights * samples.in_sphere
+    values = jt.concat([normals, jt.array(samples.distances), jt.ones_like(weights)], dim=1)
+    shown = composite(weights, values, samples.offsets).numpy()
+    opacity = shown[:, 4:]
+    return RayView(rendering.rgb.numpy(), shown[:, :3], expected_distance(shown[:, 3:4], opacity), opacity)
+
+
+def packed_view(rays: Rays, look: Look, behind: np.ndarray | None) -> RayView:
+    """Render R rays, as many at a time as `look` does; rays without samples show the background."""
+    count, start = len(rays), 0
+    whole = RayView(*(np.zeros((count, width), np.float32) for width in (3, 3, 1, 1)))
+    whole.rgb[:] = 0.0 if behind is None else behind
+    while start < count:
+        with jt.no_grad():
+            rendering, normals, traversed = look(rays.at(slice(start, count)))
+            view = region_view(rendering, normals)
+        for name, part in vars(view).items():
+            getattr(whole, name)[start : start + traversed] = part[:traversed]
+        start += max(traversed, 1)
+    return whole
+
 
 # An interval that ends this many 1 / inv_s in front of the surface has an opacity below ALPHA_EPS, that of an empty
 # one.

@@ -9,18 +9,16 @@ from typing import Any
 import numpy as np
 
 from data.scenes.scene import Posed, Scene
-from models.config.blocks import TrainConfig
+from models.config.blocks import EXPOSURE, PhotographsConfig, TrainConfig
 from models.estimators.base import Estimator
-from models.fields.photographs import AFFINE, Exposure
+from models.fields.color import AFFINE, Exposure
 from models.fields.state import take_rows
 from models.machine.backend import jt
 from models.methods.protocol import Model
 from models.plan import TrainingPlan
-from models.rendering.conf import EXPOSURE, PhotographsConfig
 from models.rendering.loss_table import terms_of, weights_of
-from models.rendering.losses import LOSSES
+from models.rendering.losses import LOSSES, binary_mask, robust_counts
 from models.rendering.protocol import OfRays, Output, Targets
-from models.rendering.terms import binary_mask, robust_counts
 from models.structs import Noise, RayBatch, Term
 
 # The order in which networks are optimised and saved, as published; others follow.

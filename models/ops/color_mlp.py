@@ -1,18 +1,43 @@
-"""A colour network: ReLU layers and an optional sigmoid, applied to (constants, normal, feature) of each point.
+"""A colour network: ReLU layers and an optional sigmoid, applied to (constants, normal, feature) of each point; and its
+constant inputs, the point and the encoded view direction. P points.
 
 Differentiable once, with respect to normals, features and weights.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from models.machine.available import FLOAT_BYTES
 from models.machine.backend import jt
-from models.ops.network import Weights, network_source, shapes32
-from models.ops.sizes import BLOCK, ColorSizes
+from models.ops.network import Weights, network_source, positional_encoding, shapes32
+from models.ops.sizes import BLOCK, ColorSizes, encoding_width
 from models.ops.source import CPU, Kernel, device
 from models.structs import Var
+
+
+@dataclass(frozen=True)
+class ViewEncoding:
+    """The sizes and constants that reference and native source share."""
+
+    octaves: int
+
+
+INPUTS_SOURCE = network_source("color_inputs.h", ViewEncoding)
+
+
+def _inputs_reference(points: Var, views: Var, octaves: int) -> Var:
+    """Points and directions [P, 3] -> [P, 3 + 3 (1 + 2 octaves)]."""
+    return jt.concat([points, positional_encoding(views, octaves)], dim=1)
+
+
+def _inputs_native(points: Var, views: Var, octaves: int) -> Var:
+    shapes = shapes32((points.shape[0], 3 + encoding_width(3, octaves)))
+    return INPUTS_SOURCE.call("color_inputs", ViewEncoding(octaves), shapes, [points, views])[0].stop_grad()
+
+
+color_inputs = Kernel(_inputs_reference, cpu=_inputs_native, cuda=_inputs_native)
+
 
 # Largest size of the stored layers. For a narrow network it is faster to store the layers than to recompute them; for a
 # wide one on many points, memory is the scarcer resource.

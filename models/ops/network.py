@@ -1,14 +1,58 @@
-"""Common parts of the operations on whole networks: bound weights and positional encoding."""
+"""Common parts of the operations on whole networks: packed weights and positional encoding.
+
+The layers of a network are packed into one vector: matrix, then bias, layer by layer. A layer is (matrix [out, in],
+bias [out]) or, if its matrix is g v / |v| row by row (weight normalisation, arXiv 1602.07868, eq. 2), (v [out, in],
+g [out, 1], bias [out]). Packing is differentiable once, with respect to all of these.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from models.machine.backend import jt
-from models.ops.packing import Parts, matrix_and_bias, pack
 from models.ops.sizes import BLOCK, PAD, TILE_ENCODED, TILE_LAYERS, TILE_WIDTH
-from models.ops.source import Source
+from models.ops.source import Kernel, Source
 from models.structs import Var
+
+Parts = tuple[Var, ...]  # the arrays of a layer
+NORMED = 3  # number of arrays of a layer with weight normalisation
+
+
+@dataclass(frozen=True)
+class Packing:
+    """The sizes and constants that reference and native source share."""
+
+    widths: tuple[int, ...]  # inputs and outputs of each layer
+    normed: tuple[int, ...]  # 1 for a layer with weight normalisation, else 0
+
+
+SOURCE = Source("packing.h", (Packing,), lists=True)
+
+
+def matrix_and_bias(parts: Parts) -> tuple[Var, Var]:
+    """The matrix and bias of a layer."""
+    if len(parts) < NORMED:
+        return parts
+    direction, length, bias = parts
+    return direction * (length / direction.sqr().sum(dim=1, keepdims=True).sqrt()), bias
+
+
+def _reference(layers: Sequence[Parts]) -> Var:
+    """All layers as one vector [parameters]."""
+    matrices = [matrix_and_bias(parts) for parts in layers]
+    return jt.concat([part.reshape((-1,)) for layer in matrices for part in layer], dim=0)
+
+
+def _native(layers: Sequence[Parts]) -> Var:
+    widths = tuple(width for parts in layers for width in reversed(parts[0].shape))
+    layout = Packing(widths, tuple(int(len(parts) == NORMED) for parts in layers))
+    total = sum((columns + 1) * rows for columns, rows in zip(widths[::2], widths[1::2], strict=True))
+    inputs = [part for parts in layers for part in parts]
+    return SOURCE.differentiable("pack", layout, [(total,)], inputs)
+
+
+pack = Kernel(_reference, cpu=lambda layers: _native([matrix_and_bias(parts) for parts in layers]), cuda=_native)
 
 
 class Weights:
@@ -19,7 +63,7 @@ class Weights:
     """
 
     def __init__(self, layers: Sequence[Parts]) -> None:
-        """The layers as in `packing`."""
+        """The layers as in `pack`."""
         self._parts = list(layers)
         # One vector, layer by layer, for the native operations. Jittor is lazy: an unused vector is not computed.
         self.packed = pack(self._parts)

@@ -86,7 +86,10 @@ def updated_by(
     rows = zip(before.parameters, gradients, before.exp_avg, before.exp_avg_sq, strict=True)
     updates = [rule(*(value.float64() for value in row), rate) for row, rate in zip(rows, rates, strict=True)]
     parameters, firsts, seconds = ([value.float32() for value in values] for values in zip(*updates, strict=True))
-    firsts, seconds = ([_without_subnormal(value) for value in values] for values in (firsts, seconds))
+    firsts, seconds = (  # with 0 for subnormal numbers
+        [jt.ternary(value.abs() < SMALLEST_NORMAL, jt.zeros_like(value), value) for value in values]
+        for values in (firsts, seconds)
+    )
     total = sum(value.sum() for value in (*parameters, *firsts, *seconds))
     taken = jt.logical_and(before.taken, is_finite(total)).stop_grad()
 
@@ -100,11 +103,6 @@ def updated_by(
         chosen(seconds, before.exp_avg_sq),
         taken,
     )
-
-
-def _without_subnormal(x: Var) -> Var:
-    """The same with 0 for subnormal numbers."""
-    return jt.ternary(x.abs() < SMALLEST_NORMAL, jt.zeros_like(x), x)
 
 
 def _adam_native(before: Update, gradients: Sequence[Var], rates: Sequence[float], step: AdamStep) -> Update:

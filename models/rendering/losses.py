@@ -1,4 +1,4 @@
-"""The losses of all volume rendering methods, in one table.
+"""The losses of all volume rendering methods, in one table, and their terms, pure functions of arrays.
 
 A loss is a function of a rendering; it returns a `Term`, a sum and a count, or None if it does not apply. It may
 evaluate the fields at further points (`rendered.method.fields`). R rays, S samples.
@@ -6,20 +6,84 @@ evaluate the fields at further points (`rendered.method.fields`). R rays, S samp
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from models.config.blocks import TrainConfig
 from models.machine.backend import jt
 from models.ops.hits import Tangent, second_differences, tangent_points
+from models.ops.loss_sums import Rays, loss_sum
 from models.plan import Decision, TrainingPlan
 from models.rendering.loss_table import BESIDE, EXPOSURE, MASKS, POINTS, Loss
 from models.rendering.patches import surface_hits_of
 from models.rendering.protocol import OfPacked, OfRays, OfSurface
-from models.rendering.terms import COUNT_EPS, color_term, eikonal_term, mask_term, mean_term, squared_term
-from models.structs import Term
+from models.structs import MASK_THRESHOLD, Term, Var
+
+COUNT_EPS = 1e-5  # keeps the mean over an empty mask or an empty sphere finite
+MASK_NOISE = 8.0 / 255.0  # of JPEG masks around the object
+
+
+def mean_term(
+    kind: str, values: Var, targets: Var | None = None, counts: Var | None = None, rays: Rays | None = None
+) -> Term:
+    """The mean of a loss over the rows that count; see `models.ops.loss_sums`."""
+    total, count = loss_sum(kind, values, targets, counts, rays)
+    return Term(total, count, margin=COUNT_EPS)
+
+
+def robust_counts(counts: Var, rgb: Var, target: Var, scale: float) -> Var:
+    """counts [R, 1] of rays, less where a channel of the colour [R, 3] is off by `scale` or more, as by a highlight.
+
+    The weight of Cauchy's loss of the greatest difference d (Holland and Welsch, 1977): 1 / (1 + (d / scale)^2).
+    """
+    off = (rgb - target).abs().max(dim=1, keepdims=True).detach() / scale
+    return counts / (1.0 + off * off)
+
+
+def squared_term(rgb: Var, target: Var, counts: Var) -> Term:
+    """Mean of (rgb - target)^2 over channels and counted rays."""
+    total, count = loss_sum("SQUARED", rgb, target, counts)
+    return Term(total, count * 3.0, margin=COUNT_EPS * 3.0)
+
+
+def mask_term(opacity: Var, mask: Var, counts: Var | float = 1.0) -> Term:
+    """Binary cross-entropy of opacities, which are probabilities already, against a mask; both [R, 1].
+
+    counts [R, 1]: 1 where a ray counts, else 0; 1.0 where all do.
+    """
+    if isinstance(counts, float):
+        return Term(loss_sum("CROSS_ENTROPY", opacity, mask)[0], float(opacity.shape[0]))
+    return mean_term("CROSS_ENTROPY", opacity, mask, counts)
+
+
+def binary_mask(mask: Var | None, rays: int) -> Var:
+    """The 0/1 mask [R, 1] of a mask in [0, 1]; all ones for None."""
+    return jt.ones((rays, 1)) if mask is None else (mask > MASK_THRESHOLD).float32()
+
+
+def masked_target(rgb: Var, mask: Var, behind: np.ndarray | None) -> Var:
+    """Target colours [..., 3]: those of the photograph in the mask [..., 1], else the background, None for black.
+
+    Colours at the borders of an alpha channel are composited already, so a small value is enough.
+    """
+    background = jt.zeros(3) if behind is None else jt.array(behind.astype(np.float32))
+    return jt.ternary((mask > MASK_NOISE).broadcast(rgb.shape), rgb, background.broadcast(rgb.shape))
+
+
+def masked_psnr(rgb: Var, target: Var, mask: Var) -> Var:
+    """Peak signal-to-noise ratio in dB over the rays in the mask."""
+    return squared_term(rgb, target, mask).mean().log() * (-10.0 / math.log(10.0))
+
+
+def masked_mean(values: Var, mask: Var) -> Var:
+    """Mean of [R, 1] over the rays in the mask."""
+    return (values * mask).sum() / (mask.sum() + COUNT_EPS)
 
 
 def color(rendered: OfRays) -> Term:
     """Absolute error over channels and counted rays, by the number of these rays (NeuS, section 3.4)."""
-    return color_term(rendered.rendering.rgb, rendered.target, rendered.counts)
+    return mean_term("ABSOLUTE", rendered.rendering.rgb, rendered.target, rendered.counts)
 
 
 def color_mse(rendered: OfRays) -> Term:
@@ -35,7 +99,8 @@ def coarse_mse(rendered: OfRays) -> Term | None:
 
 def eikonal(rendered: OfSurface) -> Term:
     """Mean of (|gradient| - 1)^2 near the unit sphere (NeuS, section 3.4)."""
-    return eikonal_term(rendered.rendering.geometry.gradient, rendered.rendering.samples.near_sphere)
+    geometry, samples = rendered.rendering.geometry, rendered.rendering.samples
+    return mean_term("UNIT_LENGTH", geometry.gradient, counts=samples.near_sphere)
 
 
 def mask(rendered: OfRays) -> Term | None:

@@ -9,10 +9,10 @@ from data.pixels import eight_bits
 from data.scenes.frustum import Cameras
 from data.scenes.scene import Scene
 from data.scenes.sparse import neighbours, region_points
+from models.config.blocks import PatchesConfig
 from models.machine.backend import jt
 from models.ops.hits import Hits, SurfaceHits, surface_hits
 from models.ops.patches import CAMERA, Patches, patch_costs
-from models.rendering.conf import PatchesConfig
 from models.structs import Array, SurfaceOutput, Var
 
 MOST_COMPARED = 512  # rays of a batch: more would double the cost of a step, and surface points recur in later steps

@@ -29,7 +29,7 @@ class PackedRays(RayBatch, Protocol):
 
 
 class Exposure(Protocol):
-    """A learned exposure of images; see `models.fields.photographs.Exposure`."""
+    """A learned exposure of images; see `models.fields.color.Exposure`."""
 
     def changes(self) -> Var:
         """The differences from the identity."""

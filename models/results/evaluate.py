@@ -43,7 +43,7 @@ from models.results.surface_metrics import (
     point_metrics,
     sample_faces,
 )
-from models.training.record import recorded
+from models.training.checkpoint import recorded
 
 MESH_FILE, PICTURE, COVER_PICTURE = "mesh.ply", "report.png", "cover.png"
 

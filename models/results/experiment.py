@@ -18,7 +18,6 @@ from data.prepare.load import load_held_out
 from data.scenes.scene import Posed, Scene
 from models.checkpoints import splat_ply
 from models.checkpoints.folder import SUFFIX, CheckpointFolder, has_checkpoints, latest_checkpoint
-from models.checkpoints.measurements import measured
 from models.checkpoints.ours import load_checkpoint
 from models.checkpoints.published import read_torch_checkpoint, to_checkpoint
 from models.checkpoints.scenes import (
@@ -26,17 +25,17 @@ from models.checkpoints.scenes import (
     background,
     earlier_plan,
     for_photographs,
+    measured,
     require_same_data,
     require_same_frame,
     require_same_masks,
     training_scene,
 )
-from models.conf import ExperimentConfig, network_differences, parse_config
+from models.conf import ExperimentConfig, as_trained, network_differences, parse_config
 from models.machine.ranks import here, is_writer
 from models.methods.gaussians.conf import GAUSSIANS, GaussiansConfig
 from models.methods.registry import decide
 from models.plan import TrainingPlan, wants_masks
-from models.results.device_values import as_trained
 from models.runs.logger import LOG_FOLDER, TEXT_LOG
 from models.runs.run_files import OF_A_RESULT, OF_A_TRAINING, RECORDING, FolderLock, RunFiles
 from models.training.checkpoint import Checkpoint, CheckpointError

@@ -24,12 +24,12 @@ from data.pixels import to_uint8
 from data.scenes.backdrop import shows_outside_masks
 from data.scenes.config import TEST, TRAINING, VALIDATION
 from data.scenes.scene import Scene
+from models.config.blocks import EXPOSURE
 from models.plan import SCORED_FROM
-from models.rendering.conf import EXPOSURE
 from models.results.context import EvalContext
 from models.results.experiment import Experiment, held_out_scene
 from models.results.render import RenderedView, distance_picture, normal_picture, psnr
-from models.training.record import Record
+from models.training.checkpoint import Record
 
 SSIM_RADIUS = 5  # radius of that window in scikit-image: pixels closer to the border are excluded
 INSIDE_THRESHOLD = 0.5  # threshold of opacity and mask

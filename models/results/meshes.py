@@ -1,7 +1,11 @@
-"""Extract the surface as a mesh, refine, clean, colour and write it."""
+"""Extract the surface as a mesh, refine, clean (--clean, --object), colour and write it; account for its triangles,
+stage by stage.
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,20 +16,23 @@ import trimesh
 from data.io.clock import phase
 from data.scenes.frustum import box_in_frame
 from data.scenes.scene import Posed, radius_of
+from data.scenes.sparse import well_supported
 from models.estimators.occupancy import SeenSpace
 from models.machine import memory
 from models.mesh import clean, finish, pieces, sparse
-from models.mesh.clean import with_faces
+from models.mesh.clean import with_faces, without_ground
 from models.mesh.color import Fallback
 from models.mesh.extraction import EmptySurfaceError, no_surface
 from models.mesh.finish import onto_level
 from models.mesh.mesh import Surface, working_to
+from models.mesh.visibility import Visibility
 from models.methods.protocol import LevelSet
 from models.requests import LARGEST, NETWORK, NONE, UNIT, VIEWS, MeshRequest
-from models.results.cleaning import Stages, accounted, cleaned
 from models.results.colored import colored, decimated, default_suffix, write
 from models.results.context import EvalContext
 from models.results.detailed import compare, with_details
+from models.results.experiment import Experiment
+from models.runs.logger import RunLogger
 
 UNFINISHED = "unfinished"  # subfolder of meshes/ with the blocks of an unfinished mesh
 # Gradients and colours need this multiple of the memory of a value: the activations of all layers, and the features.
@@ -144,11 +151,15 @@ def _finished(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimesh,
         memory.release_all()  # also the ray caster, which is in a reference cycle
         mesh, normals = _on_level(context, request, mesh)
     if request.is_watertight:
-        mesh, normals = stages.after("holes closed", _closed(context, mesh)), None
+        closed = finish.closed(mesh)
+        holes = "1 hole" if closed.holes == 1 else f"{closed.holes} holes"
+        context.log.info(f"{holes} closed; {closed.area:.1%} of the surface was added, not seen in any photograph")
+        mesh, normals = stages.after("holes closed", closed.mesh), None
     if request.color == NONE:
         return Surface(mesh, normals)
     if request.color == NETWORK:
         return _as_the_network_says(context, mesh, normals)
+    # From the photographs, and elsewhere those of the colour network.
     color = _in_chunks(_level_set(context).color, _wide_chunk(context))
     return colored(context.experiment.scene, request, Surface(mesh, normals), color, context.log, context.parts)
 
@@ -170,14 +181,6 @@ def _simplified(context: EvalContext, request: MeshRequest, mesh: trimesh.Trimes
         return stages.after(f"simplified, error {error * radius:.3g}", simplified)
     simplified = decimated(mesh, request)
     return mesh if simplified is mesh else stages.after("decimated", simplified)
-
-
-def _closed(context: EvalContext, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
-    """Apply --watertight, and log the added surface."""
-    closed = finish.closed(mesh)
-    holes = "1 hole" if closed.holes == 1 else f"{closed.holes} holes"
-    context.log.info(f"{holes} closed; {closed.area:.1%} of the surface was added, not seen in any photograph")
-    return closed.mesh
 
 
 def _on_level(
@@ -247,3 +250,83 @@ def without_boundary(mesh: trimesh.Trimesh, space: SeenSpace) -> trimesh.Trimesh
     """The mesh of a field `within` a space, without the triangles on the boundary of the space."""
     stays = ~space.bounds(np.asarray(mesh.vertices))[mesh.faces].all(axis=1)
     return with_faces(mesh, stays) if stays.any() else mesh  # what no camera sees is removed, and reported, later
+
+
+MOST_OF_IT = 0.5  # fraction of the area; to remove more is worth a warning
+PART = 0.1  # of the area of the largest component: without the ground, smaller ones are no parts of the object
+
+
+class Stages:
+    """The number of triangles of a mesh after each stage."""
+
+    def __init__(self) -> None:
+        self._rows: list[tuple[int, str]] = []
+
+    def after(self, stage: str, mesh: trimesh.Trimesh) -> trimesh.Trimesh:
+        """Add a stage, `mesh` is its result; returns it."""
+        self._rows.append((len(mesh.faces), stage))
+        return mesh
+
+    def lines(self) -> Iterator[str]:
+        """A line for each stage: the triangles after it, and by how many these are more or fewer than before."""
+        before = 0
+        for count, stage in self._rows:
+            yield f"{count:>10} triangles, {count - before:+d}: {stage}"
+            before = count
+
+
+@contextlib.contextmanager
+def accounted(log: RunLogger) -> Iterator[Stages]:
+    """Stages, which are logged at the end, also after an error."""
+    stages = Stages()
+    try:
+        yield stages
+    finally:
+        if lines := list(stages.lines()):
+            log.info(*lines)
+
+
+def cleaned(
+    experiment: Experiment, request: MeshRequest, mesh: trimesh.Trimesh, stages: Stages, log: RunLogger
+) -> trimesh.Trimesh:
+    """Apply --clean and --object; raises EmptySurfaceError if nothing is left."""
+    if request.clean is None and not request.is_object:
+        return mesh
+    if request.clean in (VIEWS, LARGEST):
+        mesh = _as_seen(experiment, request, mesh, stages)
+    small = 1.0 if request.clean == LARGEST else pieces.SMALL_PIECE
+    if request.is_object:
+        above = without_ground(mesh, experiment.views.c2w[:, :3, 3])
+        if above is None:
+            log.info("no ground plane with an object on it was found, so none is removed")
+        else:
+            share = f"{1.0 - above.area / mesh.area:.0%} of the surface is the ground or below it"
+            mesh = stages.after(share, above)
+        small = max(small, PART)
+    points = experiment.views.points
+    xyz = pieces.NO_SFM_POINTS if points is None else well_supported(points)
+    result = pieces.without_dust(mesh, small, xyz)
+    which = "beside the largest" if small == 1.0 else f"below {small:.0%} of the largest one's area"
+    mesh = stages.after(f"pieces {which}: {result.words}", result.mesh)
+    if request.clean == VIEWS and experiment.scene.masks is None:
+        result = pieces.without_bystanders(mesh, experiment.scene.c2w[:, :3, 3], xyz)
+        words = f"pieces apart from the object, seen from one side only: {result.words}"
+        if result.area > MOST_OF_IT:
+            log.warn(f"{words}: --no-clean keeps them")
+        mesh = stages.after(words, result.mesh)
+    return mesh
+
+
+def _as_seen(experiment: Experiment, request: MeshRequest, mesh: trimesh.Trimesh, stages: Stages) -> trimesh.Trimesh:
+    """The part that cameras see, and that no mask excludes."""
+    scene = experiment.scene
+    mesh = stages.after("no camera sees them", clean.as_seen(mesh, scene.pinholes, Visibility(mesh)))
+    if scene.masks is not None and len(mesh.faces):
+        mesh = stages.after("outside the dilated masks", clean.inside_masks(mesh, scene.pinholes, scene.masks))
+    if len(mesh.faces) == 0:
+        excluded, checked = ("", "cameras") if scene.masks is None else (" or the masks exclude", "masks")
+        raise EmptySurfaceError(
+            f"No surface: --clean {request.clean} removes all of it, because no camera sees{excluded} it; "
+            f"check the {checked} (--mode inspect draws them), or omit --clean"
+        )
+    return mesh

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from data.scenes.scene import Scene
-from models.checkpoints.measurements import measured
+from models.checkpoints.scenes import measured
 from models.conf import MORE, ExperimentConfig
 from models.config.strict import ConfigError, check_limits
 from models.machine import backend, memory

@@ -111,9 +111,9 @@ def choose_device(conf: ExperimentConfig, device: str, gpu: int, is_trained: boo
 
     Raises UserError if it is not available, or the networks need more memory than is free.
     """
+    from models.conf import for_device
     from models.machine import jittor_import
     from models.results.capacity import require_networks
-    from models.results.device_values import for_device
 
     jittor_import.select(device, own_gpu(gpu, os.environ))
     chosen = for_device(conf, jittor_import.device_name()) if conf.by_device else conf

@@ -105,12 +105,8 @@ class Health:
 
     def __init__(self) -> None:
         self._vitals: list[Vitals] = []
-        self._psnrs: list[float] = []
+        self.psnrs: list[float] = []  # dB, logged since the last validation
         self._reported: set[str] = set()
-
-    def note_psnr(self, value: float) -> None:
-        """Record a logged PSNR in dB."""
-        self._psnrs.append(value)
 
     def examine(self, step: int, inv_s: float | None, surface: LevelSet | None) -> list[str]:
         """The new problems at a validation; [] without a surface, or if its field is not finite (see `Guard`)."""
@@ -119,8 +115,8 @@ class Health:
         values = surface.outward(probe_points())
         if not np.isfinite(values).all():
             return []
-        self._vitals = [*self._vitals, vitals(step, inv_s, values, surface, self._psnrs)][-HISTORY:]
-        self._psnrs = []
+        self._vitals = [*self._vitals, vitals(step, inv_s, values, surface, self.psnrs)][-HISTORY:]
+        self.psnrs = []
         problems = findings(self._vitals)
         new, self._reported = problems.keys() - self._reported, set(problems)
         return [problems[kind] for kind in problems if kind in new]

@@ -14,7 +14,7 @@ import numpy as np
 
 from models.machine.backend import jt
 from models.methods.protocol import Batch, Model, Precomputed
-from models.ops.weighted_means import weighted_means
+from models.ops.loss_sums import weighted_means
 from models.structs import OF_THE_BATCH, Noise, Objective, Var, loss_tag
 
 TOTAL = "total"  # name of the weighted sum among the losses

@@ -15,9 +15,8 @@ from typing import Any, NoReturn, Protocol
 import numpy as np
 
 from data.errors import listed
-from models.training.checkpoint import Checkpoint, DivergedError
+from models.training.checkpoint import Checkpoint, DivergedError, Record, recorded
 from models.training.guard import MAX_NAMED, BadStep, find_in_weights
-from models.training.record import Record, recorded
 from models.training.trainer import Trainer
 
 MOST_RESTARTS = 3  # without progress in between

@@ -12,7 +12,7 @@ from data.scenes.sampler import ViewSampler
 from data.scenes.scene import Scene
 from models.machine.backend import jt
 from models.ops.gaussians.splat_project import camera_numbers
-from models.rendering.terms import masked_target
+from models.rendering.losses import masked_target
 from models.structs import Var
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from models.config.blocks import PhotographsConfig
 from models.config.strict import ConfigError, limits, share
 from models.machine.available import FLOAT_BYTES
 from models.methods.block import TRAINED_COPIES, ModelConfig
-from models.rendering.conf import PhotographsConfig
 
 GAUSSIANS = "gaussians"
 ELLIPSOIDS, SURFELS = "ellipsoids", "surfels"

@@ -15,7 +15,7 @@ from models.methods.gaussians.conf import SURFELS
 from models.ops.gaussians.picture_loss import picture_loss
 from models.ops.gaussians.splat_raster import DEPTH, FIRST, HIT, NORMAL, OPACITY, SECOND, SURFEL_CHANNELS
 from models.rendering.loss_table import EXPOSURE, MASKS, Loss
-from models.rendering.terms import mask_term
+from models.rendering.losses import mask_term
 from models.structs import MASK_THRESHOLD, Term, Var
 
 THINNEST = 1e-3  # smallest opacity by which depths are divided

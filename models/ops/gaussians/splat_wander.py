@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from models.machine.backend import jt
+from models.ops.draw import BITS, PHILOX, philox
 from models.ops.gaussians.splat_project import SHORTEST, rotations
-from models.ops.philox import BITS, PHILOX, philox
 from models.ops.source import Kernel, Source
 from models.structs import Var
 

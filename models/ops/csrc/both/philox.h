@@ -1,4 +1,4 @@
-// Counter-based random numbers: each depends only on its index and a key. The reference is ops/philox.py.
+// Counter-based random numbers: each depends only on its index and a key. The reference is ops/draw.py.
 #pragma once
 #include <cstdint>
 #include "device.h"

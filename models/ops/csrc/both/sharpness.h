@@ -1,4 +1,4 @@
-// The sharpness of a density, one number. The reference is ops/sharpness.py. In double: a relative error of the
+// The sharpness of a density, one number. The reference is ops/volrend.py. In double: a relative error of the
 // exponential grows with the exponent.
 #pragma once
 #include "device.h"

@@ -1,4 +1,4 @@
-// The terms of a loss as means, and their weighted sum. The reference is ops/weighted_means.py. `Vars` is a list of
+// The terms of a loss as means, and their weighted sum. The reference is ops/loss_sums.py. `Vars` is a list of
 // Jittor's variables, all float32 [1].
 #pragma once
 #include "device.h"

@@ -1,4 +1,4 @@
-// Copy linear layers into one vector, and its cotangent back. The reference is ops/packing.py; weight normalisation is
+// Copy linear layers into one vector, and its cotangent back. The reference is ops/network.py; weight normalisation is
 // applied before. `Vars` is a list of Jittor's variables, all float32.
 #pragma once
 #include <algorithm>

@@ -1,4 +1,4 @@
-// Inputs of a colour network that have no gradient. The reference is ops/color_inputs.py.
+// Inputs of a colour network that have no gradient. The reference is ops/color_mlp.py.
 #pragma once
 #include "layers.h"
 

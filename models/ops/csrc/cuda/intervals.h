@@ -1,4 +1,4 @@
-// The midpoints of dense intervals along rays. The reference is ops/intervals.py.
+// The midpoints of dense intervals along rays. The reference is ops/upsample.py.
 #pragma once
 #include "device.h"
 

@@ -1,5 +1,5 @@
 // Pack the linear layers of a network into one vector, and compute the gradients. One block per row of a layer. The
-// reference is ops/packing.py. `Vars` is a list of Jittor's variables, all float32.
+// reference is ops/network.py. `Vars` is a list of Jittor's variables, all float32.
 #pragma once
 #include "reduce.h"
 

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from data.errors import UserError, listed, reason
-from data.io.files import LINK_WORDS, is_file, read_regular, require_place, similar_names, write_result
+from data.io.files import LINK_WORDS, is_file, require_place, similar_names, write_result
 from data.io.lock import waited_for
+from data.io.untrusted import read_content, read_object
 from models.results.report.document import REPORT, document, read_page
 
 # Of a mesh with details: pictures without and with them, and a file with figures without.
@@ -211,11 +212,8 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a file of `write_json`; raises UserError for other files."""
-    try:
-        content = json.loads(_content(path).decode("utf-8"))
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise UserError(f"{path}: cannot be read ({reason(error)}); evaluate the experiment again") from error
-    if not isinstance(content, dict) or not isinstance(content.get(FIRST_COLUMN), str):
+    content = read_object(path, MOST_TABLE_BYTES)
+    if not isinstance(content.get(FIRST_COLUMN), str):
         raise UserError(f"{path}: contains no metrics of this program; evaluate the experiment again")
     return content
 
@@ -255,7 +253,7 @@ def add_row(path: Path, row: Mapping[str, Any]) -> None:
 def _read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     """Columns and rows; raises UserError for other tables."""
     try:
-        reader = csv.DictReader(io.StringIO(_content(path).decode("utf-8")), strict=True)
+        reader = csv.DictReader(io.StringIO(read_content(path, MOST_TABLE_BYTES).decode("utf-8")), strict=True)
         rows = list(reader)
     except (ValueError, csv.Error) as error:
         raise UserError(f"{path}: cannot be read as a table ({reason(error)}); name another file with --csv") from error
@@ -264,17 +262,6 @@ def _read_table(path: Path) -> tuple[list[str], list[dict[str, str]]]:
     if not is_ours or any(None in row or None in row.values() for row in rows):
         raise UserError(f"{path}: is not a table of metrics of this program; name another file with --csv")
     return list(columns), rows
-
-
-def _content(path: Path) -> bytes:
-    """The bytes of a file; raises UserError if it cannot be read or is too large."""
-    try:
-        content = read_regular(path, MOST_TABLE_BYTES + 1)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read ({error.strerror}); check the name and its permissions") from error
-    if len(content) > MOST_TABLE_BYTES:
-        raise UserError(f"{path}: is larger than {MOST_TABLE_BYTES >> 20} MiB; name another file")
-    return content
 
 
 WITHOUT_EFFECT = ("general.base_exp_dir", "general.recording")  # keys that differ without effect

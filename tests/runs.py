@@ -120,7 +120,7 @@ def process_of_rank(word: str, rank: int) -> int:
     return next(pid for pid in processes(word) if said in Path(f"/proc/{pid}/environ").read_text().split("\0"))
 
 
-def wait_for(is_so: Callable[[], object], seconds: float = 60.0) -> bool:
+def wait_for(is_so: Callable[[], object], seconds: float = 180.0) -> bool:
     """Whether the condition became true in time."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:

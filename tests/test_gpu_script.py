@@ -17,7 +17,7 @@ from benchmarks.gpu_trace import Launch
 pytestmark = pytest.mark.alone
 
 SCRIPT = str(ROOT / "benchmarks" / "gpu.sh")
-SECONDS = 30  # after which a test gives up
+SECONDS = 180  # after which a test gives up
 # An interpreter whose programs do nothing but to say so; $STAGE is what one of them does.
 PYTHON = f"""#!/bin/sh
 case "$*" in
@@ -102,7 +102,7 @@ def test_checkout_and_pack_can_be_carried():
 def test_a_signal_ends_the_stage_with_its_children_and_the_run(tmp_path):
     alive = tmp_path / "alive"
     work = f"(trap '' INT; while :; do touch {alive}; sleep 0.1; done) & wait"
-    running = started(tmp_path, STAGE=work, LIMIT="16", STAGES="steps")
+    running = started(tmp_path, STAGE=work, LIMIT="180", STAGES="steps")
     while not alive.exists():
         time.sleep(0.05)
     assert "another call uses" in ended(started(tmp_path))[1]

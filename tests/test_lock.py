@@ -13,7 +13,7 @@ from models.runs.run_files import TRAINING_LOCK, FolderLock
 
 HOLD = (
     "import sys, time; from pathlib import Path; from models.runs.run_files import FolderLock\n"
-    "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(60)"
+    "lock = FolderLock(Path(sys.argv[1])); print('held', flush=True); time.sleep(600)"
 )
 
 

@@ -75,7 +75,7 @@ def test_a_child_goes_with_a_parent_that_is_killed(tmp_path):
         "from data.io.child import run_apart; from test_search_path import wait_for_ever\n"
         f"run_apart(wait_for_ever, {str(tmp_path / 'number')!r}, log=Path({str(tmp_path / 'log')!r}))"
     )
-    number, until = tmp_path / "number", time.monotonic() + 60
+    number, until = tmp_path / "number", time.monotonic() + 180
 
     def wait_while(holds):
         while holds():

@@ -54,7 +54,7 @@ def test_a_websocket_is_for_the_viewers_own_page(request_of, is_admitted):
 
 def asked_of(port, headers, path="/"):
     """The first line of what a server answers, and all of it."""
-    with socket.create_connection(("127.0.0.1", port), timeout=30) as line:
+    with socket.create_connection(("127.0.0.1", port), timeout=120) as line:
         head = {"Host": f"127.0.0.1:{port}", "Connection": "close", **headers}
         line.sendall("\r\n".join([f"GET {path} HTTP/1.1", *(f"{k}: {v}" for k, v in head.items()), "", ""]).encode())
         found = b""

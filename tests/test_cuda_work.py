@@ -30,7 +30,7 @@ SDFS = STEP[:4]
 GRIDS = ((grid_sdf.SOURCE, "grid_forward", GRID, POINTS), (grid_sdf.SOURCE, "grid_backward", GRID, POINTS))
 TOO_WIDE = {256: 600, 257: 601, 217: 561}
 MOST_LAUNCHES = 150
-MOST_SCRATCH = 170 << 20  # bytes: of 900 MiB for the pool of a step, see docs/performance.md
+MOST_SCRATCH = 170 << 20  # bytes, about a fifth of the pool of a step
 
 
 def widened(layout):

@@ -11,15 +11,15 @@ from data.prepare.sfm.colmap_tasks import CAMERA_MODEL, Report, median_error, ro
 
 LEAST_POINTS = 3  # for each image: a model with fewer points is none, such as one without parallax
 # A mean reprojection error, in pixels, and a change of the focal length with which that of EXIF is doubtful: right ones
-# gave up to 0.9 pixels (docs/results.md) and 10 %.
+# stay below both.
 DOUBTFUL_ERROR, DOUBTFUL_CHANGE = 1.0, 1.15
 # Lenses are the same if they differ by less than this from the next one. With a lens for each image the median error
-# falls to this share if they are not: to 0.25 with two telephones of 1.0 and 1.2 widths, to 0.95 with one camera.
+# falls to this share if they are not: photographs of one camera hardly gain by it.
 SAME_FOCAL, LEAST_FALL = 0.03, 0.7
 ACCURATE = 0.25  # pixels, median: below, one lens is right
 MOST_GROUPS = 1 / 3  # of the images; with more, each has its own lens, as with a zoom
-# With one focal length for all, also a wrong one, photographs determine the centres of crops: on 36 crops positions are
-# off by 0.1 to 0.3 % instead of 1 to 4 %. With own focal lengths they do not: 4 to 8 %.
+# With one focal length for all, also a wrong one, photographs determine the centres of crops. With own focal lengths
+# they do not, and centres that are sought nevertheless make the positions worse.
 LEAST_CROPS, LEAST_CENTRE_FALL, MOST_CROPPED = 8, 0.95, 0.5  # images, of the median error, shift of the longer side
 # Steps of the search for the lens of crops: relative ones of the focal length, and ones of the radial coefficient.
 LENS_STEPS = np.array([[0.01, 0.02], [0.005, 0.01]])

@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,19 @@ def nothing_is_compiled_ahead(monkeypatch, request):
     """The tests' kernels are compiled; their many settings would each start the process that compiles ahead."""
     if request.path.name.startswith("test_reconstruct"):
         monkeypatch.setattr("models.commands.reconstruction.SCENE", Path("/nonexistent"))
+
+
+@pytest.fixture
+def quick_figures(monkeypatch):
+    """Evaluations with fewer points and smaller pictures, for tests that do not need three digits of their figures."""
+    from models.results import cover, evaluate, image_metrics, references
+
+    for module in (evaluate, references):
+        monkeypatch.setattr(module, "FRAME_SAMPLES", 2000)
+    monkeypatch.setattr(evaluate, "against_truth", partial(evaluate.against_truth, samples=5000))
+    monkeypatch.setattr(cover, "COVER_SAMPLES", 2000)
+    monkeypatch.setattr(cover, "HEIGHT", 60)
+    monkeypatch.setattr(image_metrics, "OUTLIER_SIDE", 12)
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def test_where_memory_runs_out_in_a_step_the_steps_before_are_saved(tmp_path, mo
 def test_memory_that_runs_out_elsewhere_is_one_sentence(tmp_path, monkeypatch, capsys):
     importlib.import_module("models.commands.modes")  # its modules would keep the function if loaded meanwhile
     with monkeypatch.context() as patch:
-        patch.setattr("models.commands.interface.read_conf", Mock(side_effect=MemoryError()))
+        patch.setattr("models.commands.functions.read_conf", Mock(side_effect=MemoryError()))
         assert exp_runner.main([]) == 2
     assert capsys.readouterr().err.startswith("error: memory ran out: ")
     monkeypatch.setattr("models.commands.runner.Runner.__init__", Mock(side_effect=OSError("Cannot allocate memory")))

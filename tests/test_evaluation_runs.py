@@ -18,7 +18,7 @@ from models.requests import EvaluationRequest, MeshRequest
 from models.results.experiment import Experiment
 from models.results.references import read_references
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_figures")]
 
 # Wide enough for the geometric initialisation to be a sphere; pictures of 25x25.
 SETTINGS = ("train.end_iter=2", "train.warm_up_end=1", "model.sdf_network.d_hidden=128", "model.sdf_network.skip_in=[]")

@@ -67,6 +67,7 @@ def test_the_example_of_the_page_plots_losses_and_gives_video_and_mesh(tmp_path,
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_figures")
 def test_nothing_is_printed_and_no_command_line_is_read(conf, capfd, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["x", "--mode", "nonsense", "--help"])
     found, told = interface.inspect(conf), []

@@ -20,7 +20,7 @@ from data.errors import UserError
 from data.io.images import write_image
 from data.parsed_scene import WorldFrame
 from data.scenes.readers.neus import write_neus_scene
-from models.commands import interface, reconstruction_plan
+from models.commands import functions, interface, reconstruction_plan
 from models.commands.arguments import parse_arguments
 from models.commands.reconstruction_plan import LEAST_DOUBLING_GAIN, ReconstructionPlan, longer
 from models.conf import load_config
@@ -70,10 +70,11 @@ def photographs(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_figures")
 def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, monkeypatch):
     call = ("--images", photographs, "--minutes", 1e-4)
     with monkeypatch.context() as stopped:
-        stopped.setattr(interface, "train", Mock(side_effect=Interrupted(signal.SIGINT, 0)))
+        stopped.setattr(functions, "train", Mock(side_effect=Interrupted(signal.SIGINT, 0)))
         status, said = run(capsys, *call)
     assert status == 130 and "repeat the command to continue" in said.out
     assert "--minutes 0.0001 is too short: " in said.out and "the whole command will take about" in said.out
@@ -108,6 +109,7 @@ def test_one_call_gives_a_mesh_and_a_stopped_one_goes_on(photographs, capsys, mo
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_figures")
 def test_the_function_prints_nothing_and_goes_on_with_what_the_command_began(photographs, capfd, monkeypatch):
     """The same results as the command's, which finds them complete; mistakes are the command's sentences."""
     monkeypatch.setattr("sys.argv", ["x", "--mode", "nonsense"])
@@ -123,7 +125,7 @@ def test_the_function_prints_nothing_and_goes_on_with_what_the_command_began(pho
     seen.name = "losses"
     given = {"minutes": 1e-4, "overrides": keys, "mesh": mesh, "callbacks": [seen]}
     with monkeypatch.context() as stopped, pytest.raises(Interrupted):
-        stopped.setattr(interface, "train", Mock(side_effect=Interrupted(signal.SIGINT, 0)))
+        stopped.setattr(functions, "train", Mock(side_effect=Interrupted(signal.SIGINT, 0)))
         interface.reconstruct(photographs, **given)
     told = []
     with interface.telling(told.append):
@@ -174,7 +176,7 @@ def test_views_are_held_out_unless_flags_or_conf_choose_them(tmp_path):
 @pytest.mark.slow
 def test_only_an_evaluation_without_references_may_fail(photographs, capsys, monkeypatch):
     refusal = Mock(side_effect=[UserError("exp: no space is left"), NoReferencesError("has no test photographs")])
-    monkeypatch.setattr(interface, "evaluate", refusal)
+    monkeypatch.setattr(functions, "evaluate", refusal)
     call = ("--images", photographs, "--set", "train.end_iter=7", "--minutes", 1e-4)
     status, said = run(capsys, *call)
     assert status == 2 and "no space is left" in said.err and "no metrics" not in said.out

@@ -14,7 +14,7 @@ from data.errors import UserError
 from data.io.images import write_image
 from models.checkpoints.folder import EARLIER, latest_checkpoint
 from models.checkpoints.ours import save_checkpoint
-from models.commands import interface, reconstruction, reconstruction_plan
+from models.commands import functions, reconstruction, reconstruction_plan
 from models.commands.command import EXIT_DONE, EXIT_OF_SIGNAL
 from models.commands.reconstruction_plan import ReconstructionPlan
 from models.runs.stops import Interrupted
@@ -32,9 +32,9 @@ class Links:
         self.refusal, self.started_at, self.lengths = None, [], []  # the last two: of each training
         self.beginnings = []  # the checkpoint given to each training
         self.stops_before, self.finishes = 0, 0  # how many trainings end without a step, and how many are complete
-        monkeypatch.setattr(interface, "prepare", self.prepare)
-        monkeypatch.setattr(interface, "inspect", lambda conf: ())
-        monkeypatch.setattr(interface, "train", self.train)
+        monkeypatch.setattr(functions, "prepare", self.prepare)
+        monkeypatch.setattr(functions, "inspect", lambda conf: ())
+        monkeypatch.setattr(functions, "train", self.train)
         for name in ("_extracted", "_evaluated"):
             monkeypatch.setattr(reconstruction, name, lambda *given: True)
         monkeypatch.setattr(reconstruction, "warnings", lambda figures: ())
@@ -131,7 +131,7 @@ def test_the_earlier_checkpoints_go_once_the_new_training_is_done(links, monkeyp
     call("--minutes", "3")
     assert links.started_at == [0, 0] and steps(CHECKPOINTS / EARLIER) == [10]
     monkeypatch.setattr(reconstruction, "_conclude", lambda *given: None)
-    monkeypatch.setattr(interface, "train", lambda *given, **options: 99)
+    monkeypatch.setattr(functions, "train", lambda *given, **options: 99)
     assert call("--overwrite") == EXIT_DONE and not (CHECKPOINTS / EARLIER).exists()
     save_checkpoint(CHECKPOINTS / EARLIER, make_checkpoint(10))
     settle(settings={"train.end_iter": "99"})

@@ -72,6 +72,7 @@ def test_a_page_that_cannot_be_read_or_written_stops_no_training(trained, tmp_pa
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick_figures")
 def test_an_evaluation_puts_its_figures_into_the_page(trained):
     assert run(trained, "--mode", "evaluate", "--resolution", "24", "--language", "zh", settings=SETTINGS) == 0
     found = content(trained)

@@ -19,7 +19,7 @@ from models.results import detailed as delivery
 from models.results.metric_tables import DETAILS_FILE, NCC_WITHOUT, WITH_DETAILS, WITHOUT_DETAILS
 from models.results.photo_consistency import ConsistencyMetrics
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("quick_figures")]
 
 WORLD_SCALE, WORLD_CENTRE = 2.5, (4.0, -7.0, 1.5)  # scale_mat of the bundled scene (data/demo/make_demo.py)
 # The networks of the published checkpoints in tests/golden.

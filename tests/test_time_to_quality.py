@@ -13,6 +13,7 @@ DEMO = ROOT / "data/demo"
 @pytest.mark.cli
 def test_a_training_gives_a_row_for_each_moment_and_runs_once(tmp_path, capsys):
     values = [f"dataset.data_dir={DEMO}", f"dataset.test_dir={DEMO}/test", "train.batch_size=8", "train.warm_up_end=1"]
+    values += ["dataset.downscale=8"]
     run = ["--run", f"tiny={ROOT}/confs/debug.conf", f"dataset.reference_mesh={DEMO}/ground_truth.ply"]
     flags = [*run, "train.end_iter=4", *(word for value in values for word in ("--set", value)), "--at", "0.5"]
     flags += ["--points", f"{DEMO}/ground_truth.ply", "--resolution", "16", "--out", str(tmp_path)]

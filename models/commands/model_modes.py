@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from data.errors import UserError
 from data.io.streams import complain, say
-from models.commands import cases, flags, interface
+from models.commands import cases, flags, functions
 from models.commands.command import (
     EXIT_DONE,
     EXIT_EMPTY_SURFACE,
@@ -39,7 +39,7 @@ def read_conf(arguments: Arguments) -> ExperimentConfig:
     """The conf of --conf, --case, --set and --seed; raises UserError if it is invalid."""
     scenes = getattr(arguments.values, "cases", None)
     case = cases.scenes_of(scenes)[0] if scenes and not arguments.case else arguments.case
-    return interface.read_conf(conf_file(arguments), case, arguments.overrides)
+    return functions.read_conf(conf_file(arguments), case, arguments.overrides)
 
 
 def conf_file(arguments: Arguments) -> Path:
@@ -85,7 +85,7 @@ def with_model(arguments: Arguments, conf: ExperimentConfig, work: Callable[[Tra
         require_mesh(arguments.values.resolution, f"--resolution {arguments.values.resolution}")
 
     def result() -> None:
-        with interface.open_model(conf, arguments.checkpoint, device=arguments.device, gpu=arguments.gpu) as model:
+        with functions.open_model(conf, arguments.checkpoint, device=arguments.device, gpu=arguments.gpu) as model:
             work(model)
 
     return exit_status(result)
@@ -111,7 +111,7 @@ def run_train(arguments: Arguments, conf: ExperimentConfig) -> int:
 
         callbacks.append(ViewerCallback(viewer_keys(arguments, conf), viewer_place(arguments), say))
     return exit_status(
-        lambda: interface.train(
+        lambda: functions.train(
             conf,
             is_continue=values.is_continue,
             overwrite=values.overwrite,
@@ -175,8 +175,8 @@ def run_mesh(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Write the mesh of a checkpoint, or colour that of --mesh."""
     request = mesh_request(arguments.values)
     if request.mesh_file is not None:
-        return exit_status(lambda: interface.color_mesh(conf, request))
-    return with_model(arguments, conf, lambda model: interface.extract_mesh(model, request))
+        return exit_status(lambda: functions.color_mesh(conf, request))
+    return with_model(arguments, conf, lambda model: functions.extract_mesh(model, request))
 
 
 VALIDATE_MESH = Command(
@@ -192,7 +192,7 @@ VALIDATE_MESH = Command(
 VALIDATE_IMAGE = Command(
     name="validate_image",
     line="render the view of one photograph: colour, ground truth, normals, distance",
-    run=of_model(lambda model, values: interface.render(model, values.image, values.resolution_level)),
+    run=of_model(lambda model, values: functions.render(model, values.image, values.resolution_level)),
     needs_checkpoint=True,
 )
 
@@ -248,7 +248,7 @@ def video_request(values: argparse.Namespace) -> VideoRequest:
 RENDER = Command(
     name="render",
     line="write a video along a camera path (--path): colour, normals, depth or the mesh (--show)",
-    run=of_model(lambda model, values: interface.render_video(model, video_request(values))),
+    run=of_model(lambda model, values: functions.render_video(model, video_request(values))),
     continues=True,
     check=lambda values: checks.require_video(video_request(values)),
     needs_checkpoint=True,
@@ -266,7 +266,7 @@ def evaluation_request(values: argparse.Namespace) -> EvaluationRequest:
 EVALUATE = Command(
     name="evaluate",
     line="metrics on test photographs, against ground truth and SfM points, and of cameras: a table and files",
-    run=of_model(lambda model, values: interface.evaluate(model, evaluation_request(values), values.language)),
+    run=of_model(lambda model, values: functions.evaluate(model, evaluation_request(values), values.language)),
     check=lambda values: checks.require_evaluation(evaluation_request(values)),
     needs_checkpoint=True,
 )

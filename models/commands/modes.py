@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from data.errors import UserError
 from data.io.files import make_folder, require_place
 from data.io.streams import say
-from models.commands import interface
+from models.commands import functions
 from models.commands.command import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -103,14 +103,14 @@ def check_prepare(values: argparse.Namespace) -> None:
 
 
 def preparation(values: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of `interface.prepare` besides the conf."""
+    """The arguments of `functions.prepare` besides the conf."""
     names = ("images", "masks", "frames", "boxes", "marker", "scale", "is_panorama", "cameras", "lens", "overwrite")
     return {name: getattr(values, name) for name in names} | {"scale": values.scale or ()}
 
 
 def run_prepare(arguments: Arguments, conf: ExperimentConfig) -> int:
     """Prepare the scene folder."""
-    interface.prepare(conf, **preparation(arguments.values))
+    functions.prepare(conf, **preparation(arguments.values))
     return EXIT_DONE
 
 
@@ -140,12 +140,12 @@ def run_inspect(arguments: Arguments, conf: ExperimentConfig) -> int:
     with scene_cache():
         if arguments.values.measure is not None:
             points = parse_points(arguments.values.measure)
-            say(distance_text(points, interface.load_scene(conf).frame))
+            say(distance_text(points, functions.load_scene(conf).frame))
             return EXIT_DONE
         if arguments.values.reference is not None:
             return _run_deviation(arguments.values, conf)
-        interface.inspect(conf)
-        scene = interface.load_scene(conf)
+        functions.inspect(conf)
+        scene = functions.load_scene(conf)
     if arguments.values.view:
         from models.viewer.sessions import look_at_scene
 

@@ -29,11 +29,11 @@ from data.io.streams import complain, say
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.checkpoints.folder import has_checkpoints
 from models.checkpoints.scenes import scene_cache
-from models.commands import interface
+from models.commands import functions
 from models.commands import reconstruction_plan as plans
 from models.commands.command import Selected, changed_flags, command_line, key_of, scene_flags
 from models.commands.flags import DTU, OF_MODE
-from models.commands.interface import Reconstruction
+from models.commands.functions import Reconstruction
 from models.commands.reconstruction_plan import (
     END_ITER,
     OPTIONAL,
@@ -96,11 +96,11 @@ class Work(Selected):
 
     def read(self) -> ExperimentConfig:
         """The conf with the overrides."""
-        return interface.read_conf(self.conf or "", self.case, self.overrides)
+        return functions.read_conf(self.conf or "", self.case, self.overrides)
 
     def open_model(self, conf: ExperimentConfig) -> TrainedModel:
         """The model of the newest checkpoint."""
-        return interface.open_model(conf, device=self.device, gpu=self.gpu)
+        return functions.open_model(conf, device=self.device, gpu=self.gpu)
 
     def with_values(self, settings: Mapping[str, str]) -> Work:
         """The work with other values of the conf."""
@@ -153,7 +153,7 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     with again, ahead, attempts, work.step(1, "prepare", "scene", overwrite=work.overwrite):
         if plan is not None:
             plan = plans.with_photographs(folder, plan, data_dir)
-        interface.prepare(conf, **work.photographs, overwrite=work.overwrite)
+        functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
     pictures = list_images(data_dir / "image")
@@ -212,7 +212,7 @@ def _first_look(work: Work, given: Budget, folder: Path) -> tuple[Reconstruction
 def _inspected(work: Work, folder: Path) -> ExperimentConfig:
     """Inspect the scene, and print warnings; returns the conf."""
     with work.step(2, "inspect", "checks") as conf:
-        interface.inspect(conf)
+        functions.inspect(conf)
     collect(folder)
     for line in warnings(read_figures(folder / RESULT / "health.json")):
         say(f"before the training: {line}")
@@ -241,7 +241,7 @@ def _train_and_mesh(
 
             with_warning(folder / REPORT, NO_SURFACE)
             with work.step(5, "validate_image", "images") as conf, work.open_model(conf) as model:
-                interface.render(model, 0)
+                functions.render(model, 0)
     collect(folder, has_mesh)
     if (path := folder / RESULT / JSON_FILE).is_file():
         figures = {report.PHASES: as_values(plan.after(times).times), report.CURVE: plans.score_curve(folder)}
@@ -266,7 +266,7 @@ def _trained(
         step = work.with_values(plan.settings).step(3, "train", "training", is_continue=not start, checkpoint=start)
         try:
             with ends_at(until), step as conf:
-                interface.train(
+                functions.train(
                     conf,
                     is_continue=start is None,
                     checkpoint=start,
@@ -316,7 +316,7 @@ def _extracted(work: Work, folder: Path) -> bool:
         remove(folder / RESULT / name)
     try:
         with work.step(4, "validate_mesh", "mesh") as conf, work.open_model(conf) as model:
-            interface.extract_mesh(model, work.mesh)
+            functions.extract_mesh(model, work.mesh)
     except EmptySurfaceError as error:
         complain(f"error: {error}")
         return False
@@ -330,7 +330,7 @@ def _evaluated(work: Work, folder: Path) -> None:
     request = replace(request, frame=mesh.frame, up=mesh.up, is_object=mesh.is_object)
     try:
         with work.step(5, "evaluate", "report", mesh_file=file) as conf, work.open_model(conf) as model:
-            interface.evaluate(model, request, work.language)
+            functions.evaluate(model, request, work.language)
     except NoReferencesError as error:
         say(f"no metrics: {error}")
 

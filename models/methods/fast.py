@@ -31,8 +31,7 @@ from models.methods.protocol import LevelSet
 from models.methods.sparing import packed_view
 from models.ops.volrend import weights_from_alpha
 from models.plan import NONE, TrainingPlan
-from models.rendering.losses import masked_target
-from models.rendering.patches import MOST_COMPARED, PatchComparison
+from models.rendering.losses import MOST_COMPARED, PatchComparison, masked_target
 from models.rendering.protocol import Targets
 from models.rendering.render import render_radiance, render_surface, surface_alpha
 from models.structs import Array, FieldOutput, RayBatch, RayView, RenderOutput, Var

@@ -90,7 +90,7 @@ class SurfaceMethod(VolumeMethod, Protocol):
 
 
 class PatchComparison(Protocol):
-    """Images whose patches are compared; see `models.rendering.patches.PatchComparison`."""
+    """Images whose patches are compared; see `models.rendering.losses.PatchComparison`."""
 
     def costs(self, rendering: SurfaceOutput, view: Array, step_size: float, every: int) -> tuple[Var, Var]:
         """The cost of the patch at the surface of each ray, and whether there is one (0 or 1), [R, 1] each."""

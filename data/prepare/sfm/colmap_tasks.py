@@ -35,8 +35,8 @@ FISHEYE_MODEL, LEAST_FISHEYE_GAIN = "OPENCV_FISHEYE", 0.1
 LEAST_FISHEYE = 20  # images of a camera
 LEAST_FISHEYE_POINTS = 0.9  # of the points must keep an error below that of the mapper's own filter, in pixels
 MOST_ERROR, LEAST_ANGLE = 4.0, 1.5  # filter_max_reproj_error, filter_min_tri_angle of COLMAP's mapper
-# Wrong matches pull the least squares of the mapper: Cauchy's loss of this scale in pixels halves the position errors of
-# captures whose true cameras are known.
+# Wrong matches pull the least squares of the mapper. Cauchy's loss of this scale in pixels halves the errors of
+# positions on captures whose true cameras are known.
 LOSS_SCALE = 0.25
 # The largest standard deviation of the principal point for the error of the matches, relative to the longer side; with
 # a larger one, the points do not determine it. Principal points lie about 0.005 from the centre. The reprojection error

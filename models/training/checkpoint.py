@@ -1,7 +1,4 @@
-"""The complete state of a training, as a value, with the record of its returns and scores.
-
-`models.checkpoints` has its files.
-"""
+"""The complete state of a training, as a value, and the record of its returns and scores in it."""
 
 from __future__ import annotations
 

@@ -151,8 +151,8 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     ahead = compile_ahead(work, bool(work.photographs["masks"])) if plan is None else contextlib.nullcontext()
     attempts = ends_at(lambda: given.moment(OPTIONAL))
     with again, ahead, attempts, work.step(1, "prepare", "scene", overwrite=work.overwrite):
-        if plan is not None:
-            plan = plans.with_photographs(folder, plan, data_dir)
+        if plan is not None and not plan.photographs:
+            plan = plans.write_plan(folder, replace(plan, photographs=plans.photographs_of(data_dir)))
         functions.prepare(conf, **work.photographs, overwrite=work.overwrite)
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))

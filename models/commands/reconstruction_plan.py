@@ -263,11 +263,6 @@ def trained_further(folder: Path, plan: ReconstructionPlan) -> ReconstructionPla
     return plan if step <= int(plan.settings[END_ITER]) else replace(with_steps(plan, step), is_finished=False)
 
 
-def with_photographs(folder: Path, plan: ReconstructionPlan, data_dir: Path) -> ReconstructionPlan:
-    """The plan, written with the photographs of the scene, if it has none yet."""
-    return plan if plan.photographs else write_plan(folder, replace(plan, photographs=photographs_of(data_dir)))
-
-
 def photographs_of(data_dir: Path) -> tuple[str, ...]:
     """The photographs of a prepared scene in its order; () without one."""
     frame = read_frame(data_dir / FRAME_FILE)

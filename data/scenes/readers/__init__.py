@@ -43,8 +43,8 @@ def _matches_file(name: str, folder: Path) -> str:
 READERS = {
     "neus": Reader(neus.matches, neus.read_neus),
     "blender": Reader(transforms.matches_blender, transforms.read_blender),
-    "ngp": Reader(transforms.matches_ngp, transforms.read_ngp),
-    "nerfstudio": Reader(transforms.matches_nerfstudio, transforms.read_nerfstudio),
+    "ngp": Reader(partial(transforms.matches, False), transforms.read_ngp),
+    "nerfstudio": Reader(partial(transforms.matches, True), transforms.read_nerfstudio),
     "colmap": Reader(colmap.matches, colmap.read_colmap),
     "llff": Reader(partial(_matches_file, colmap.LLFF_FILE), colmap.read_llff),
     "metashape": Reader(partial(_matches_file, metashape.METASHAPE_FILE), metashape.read_metashape),

@@ -90,16 +90,11 @@ def matches_blender(folder: Path) -> str:
     return BLENDER_FILE if is_there else ""
 
 
-def matches_ngp(folder: Path) -> str:
-    """The camera file, where nerfstudio did not write it, else ""; raises SceneError for one that cannot be read."""
+def matches(is_nerfstudio: bool, folder: Path) -> str:
+    """The camera file, where nerfstudio wrote it or did not, else ""; raises SceneError for one that cannot be read."""
     path = folder / TRANSFORMS_FILE
-    return TRANSFORMS_FILE if path.is_file() and not NERFSTUDIO_KEYS.search(read_content(path)) else ""
-
-
-def matches_nerfstudio(folder: Path) -> str:
-    """The same, where nerfstudio wrote it."""
-    path = folder / TRANSFORMS_FILE
-    return TRANSFORMS_FILE if path.is_file() and NERFSTUDIO_KEYS.search(read_content(path)) else ""
+    is_such = path.is_file() and bool(NERFSTUDIO_KEYS.search(read_content(path))) == is_nerfstudio
+    return TRANSFORMS_FILE if is_such else ""
 
 
 def read_blender(folder: Path, files: CameraFiles) -> ParsedScene:

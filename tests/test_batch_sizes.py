@@ -79,3 +79,13 @@ def test_a_damaged_state_is_refused():
     for damage in ({"near": float("nan")}, 7.0):
         with pytest.raises(UserError, match="damaged"):
             sampler.restore(sampler.state() | {"per_ray": damage})
+
+
+def test_batches_without_samples_are_counted_until_one_has_some():
+    blind = []
+    budget = SampleBudget(8192, 0, has_hidden=True, when_blind=lambda: blind.append(budget.empty_batches))
+    budget.uncounted = 0
+    for hits in (0, 0, 3, 0):
+        budget.counts.append({"rays": 5, "hits": hits})
+        budget.update()
+    assert budget.empty_batches == 1 and blind == [1, 2, 1]

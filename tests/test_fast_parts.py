@@ -51,6 +51,9 @@ def test_a_fresh_field_is_about_the_distance_from_a_sphere():
     far = radius > 0.3
     along = (found.gradient.numpy() * points).sum(axis=1) / radius
     assert np.abs(along[far] - 1).mean() < 0.15
+    for is_inverted, sign in ((False, 1), (True, -1)):
+        field.begin_with_sphere(0.7, is_inverted)
+        assert np.abs(evaluated(field, points).sdf.numpy()[:, 0] - sign * (radius - 0.7)).mean() < 0.12
 
 
 def test_the_field_is_the_papers_whatever_levels_are_read():

@@ -314,6 +314,7 @@ TRAIN_MEANINGS = {
         "平均权重的衰减率，例如 0.999，用于图像和网格；0：不平均"
     ),
     "grid points per side of the meshes of val_mesh_freq": "按 val_mesh_freq 写出的网格每边的采样点数",
+    "whether reconstruct adds the detail of photographs to its mesh": "reconstruct 是否给网格加上照片的细节",
 }
 
 NETWORK_MEANINGS = {

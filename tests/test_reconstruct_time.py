@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from runs import run, saved
-from synthetic_scene import dataset_config
 from test_draw import unit_scene
 from test_neus_writer import scene as any_scene
 
@@ -72,23 +71,25 @@ def test_details_are_part_of_the_minutes_and_take_as_long_as_photographs_are_lar
 
 
 @pytest.mark.parametrize(
-    ("asked", "tested", "minutes", "resolution", "words"),
+    ("asked", "key", "tested", "minutes", "resolution", "words"),
     [
-        (None, 4, 10.0, 64, "yes, about 0 s (--no-details leaves them out)"),
-        (None, 5, 10.0, 64, "no, because 5 photographs are needed"),
-        (None, 4, 1e-3, 64, "no, because they would take 171% of the time (--details adds them)"),
-        (None, 4, 10.0, 512, "no, because a pixel shows 0.0158 radii, and a cell of the mesh is 0.0039"),
-        (True, 5, 1e-3, 512, "yes, about 0 s (--details)"),
-        (False, 4, 10.0, 64, "no (--no-details)"),
+        (None, "auto", 4, 10.0, 64, "yes, about 0 s (train.details = false leaves them out)"),
+        (None, "auto", 5, 10.0, 64, "no, because 5 photographs are needed"),
+        (None, "auto", 4, 1e-3, 64, "no, because they would take 171% of the time (train.details = true adds them)"),
+        (None, "auto", 4, 10.0, 512, "no, because a pixel shows 0.0158 radii, and a cell of the mesh is 0.0039"),
+        (None, "true", 5, 1e-3, 512, "yes, about 0 s (train.details = true)"),
+        (None, "false", 4, 10.0, 64, "no (train.details = false)"),
+        (True, "false", 5, 1e-3, 512, "yes, about 0 s (--details)"),
+        (False, "true", 4, 10.0, 64, "no (--no-details)"),
     ],
 )
 def test_a_mesh_gets_details_if_they_can_be_tested_and_seen_in_time(
-    asked, tested, minutes, resolution, words, tmp_path, monkeypatch, capsys
+    asked, key, tested, minutes, resolution, words, tmp_path, monkeypatch, capsys
 ):
     write_neus_scene(tmp_path, any_scene())
     monkeypatch.setattr(reconstruction_plan, "TESTED", tested)
-    request = MeshRequest(resolution, has_details=asked)
-    seconds = decide_details(request, dataset_config(tmp_path), minutes)
+    settings = (f"dataset.data_dir={tmp_path}", f"train.details={key}")
+    seconds = decide_details(MeshRequest(resolution, has_details=asked), load_config(FAST, "any", settings), minutes)
     assert (seconds > 0) == words.startswith("yes") and f"details: {words}" in capsys.readouterr().out
 
 

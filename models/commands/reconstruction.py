@@ -157,7 +157,7 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
     pictures = list_images(data_dir / "image")
-    details = plans.decide_details(work.mesh, conf.dataset, given.seconds / 60.0)
+    details = plans.decide_details(work.mesh, conf, given.seconds / 60.0)
     work = replace(work, has_details=details > 0.0)
     given = given.for_scene(len(pictures), work.mesh.resolution, details)
     with scene_cache():

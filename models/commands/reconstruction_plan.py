@@ -129,6 +129,7 @@ EARLIER_ONES = f"{CHECKPOINTS}/{EARLIER}"
 MOST_PLAN_BYTES = 1 << 20  # of a plan
 MOST_NUMBER = 2**53  # of its numbers
 STEP_COUNT = re.compile(r"0*[1-9][0-9]{0,14}")
+DETAILS_KEY = "train.details"
 # The keys of the conf that `reconstruction` chooses. A plan file with other keys is rejected.
 END_ITER = "train.end_iter"
 TEST_EVERY, TEST_VIEWS, VALIDATION_VIEWS = (
@@ -372,18 +373,22 @@ def chosen_settings(selected: Selected, conf: ExperimentConfig, minutes: float) 
     return settings
 
 
-def decide_details(request: MeshRequest, dataset: DatasetConfig, minutes: float) -> float:
+def decide_details(request: MeshRequest, conf: ExperimentConfig, minutes: float) -> float:
     """The seconds that the details of a mesh take, 0 for a mesh without; prints the decision and its reason.
 
-    The scene in `dataset.data_dir` is one of NeuS.
+    The scene in `dataset.data_dir` is one of NeuS. A flag has precedence over the key.
     """
-    photographs = list_images(Path(dataset.data_dir) / "image")
-    seconds = seconds_of_details(photographs)
+    photographs = list_images(Path(conf.dataset.data_dir) / "image")
+    seconds, key = seconds_of_details(photographs), conf.train.details
     has_details, reason = request.has_details, " (--details)" if request.has_details else " (--no-details)"
-    if has_details is None:
-        against = _against_details(dataset, len(photographs), request.resolution, seconds / (60.0 * minutes))
+    if has_details is None and not isinstance(key, str):
+        has_details, reason = key, f" ({DETAILS_KEY} = {str(key).lower()})"
+    elif has_details is None:
+        against = _against_details(conf.dataset, len(photographs), request.resolution, seconds / (60.0 * minutes))
         has_details = not against
-        reason = f", because {against} (--details adds them)" if against else " (--no-details leaves them out)"
+        reason = f" ({DETAILS_KEY} = false leaves them out)"
+        if against:
+            reason = f", because {against} ({DETAILS_KEY} = true adds them)"
     say(f"details: {f'yes, about {seconds:.0f} s' if has_details else 'no'}{reason}")
     return seconds if has_details else 0.0
 

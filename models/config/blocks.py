@@ -97,6 +97,7 @@ class TrainConfig:
     ema_decay: float = limits(0.0, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the averaged weights; 0: none
     # Grid points per side of the meshes written during training.
     mesh_resolution: int = limits(64, at_least=2, at_most=2**15)
+    details: bool | Auto = AUTO  # whether `reconstruct` adds those of full-size photographs to its mesh
     learning_rate_decay: str = limits(COSINE, one_of=DECAYS)
     optimizer: str = limits(ADAM, one_of=OPTIMIZERS)
     adam_beta_2: float = limits(0.999, at_least=0, at_most=LARGEST_EMA_DECAY)  # of the second moment

@@ -28,6 +28,7 @@ LEAST_VERTEX_WEIGHT = (
     1e-6  # of the colour of the vertices beside the photographs: alone where no photograph has a weight
 )
 POINTS_AT_ONCE = 2**16  # points at a time: V colours of each are in memory
+BLENDED_AT_ONCE = 2**12  # and in the cache of the processor
 
 Fallback = Callable[[np.ndarray, np.ndarray], np.ndarray]  # points, normals float32 [P, 3] -> RGB [P, 3] in [0, 1]
 
@@ -80,7 +81,10 @@ def paint(
     for start in progress(range(0, len(points), POINTS_AT_ONCE)):
         part = slice(start, start + POINTS_AT_ONCE)
         colors, weights = gather(points[part], normals[part], photographs, visibility)
-        rgb[part], agreeing = blend(colors, weights)
+        agreeing = np.empty_like(weights)
+        for few in range(0, len(weights[0]), BLENDED_AT_ONCE):
+            some = slice(few, few + BLENDED_AT_ONCE)
+            rgb[part][some], agreeing[:, some] = blend(colors[:, some], weights[:, some])
         is_seen[part] = weights.max(axis=0, initial=0.0) > 0
         if is_weighted:
             all_weights[:, part] = agreeing
@@ -102,15 +106,17 @@ def gather(
     colors = np.zeros((views, len(points), 3), np.float32)
     weights = np.zeros((views, len(points)), np.float32)
     for view, camera in enumerate(photographs.cameras):
-        pixels, depth = camera.project(points)
         towards = camera.center - points
         cosine = dots(towards, normals) / np.maximum(lengths(towards), 1e-12)
-        rows = np.flatnonzero(camera.shows(pixels, depth) & (cosine > GRAZING_COSINE))
+        rows = np.flatnonzero(cosine > GRAZING_COSINE)
+        pixels, depth = camera.project(points[rows])
+        kept = camera.shows(pixels, depth)
         if photographs.masks is not None:
-            rows = rows[sample_bilinear(photographs.masks[view], pixels[rows]) >= WITHIN_MASK]
-        rows = rows[visibility.sees(points[rows], normals[rows], camera.center)]
-        colors[view, rows] = sample_bilinear(photographs.images[view], pixels[rows])
-        fine = camera.intrinsics[0, 0] * camera.intrinsics[1, 1] / depth[rows] ** 2  # pixels per unit of surface
+            kept[kept] = sample_bilinear(photographs.masks[view], pixels[kept]) >= WITHIN_MASK
+        kept[kept] = visibility.sees(points[rows[kept]], normals[rows[kept]], camera.center)
+        rows = rows[kept]
+        colors[view, rows] = sample_bilinear(photographs.images[view], pixels[kept])
+        fine = camera.intrinsics[0, 0] * camera.intrinsics[1, 1] / depth[kept] ** 2  # pixels per unit of surface
         weights[view, rows] = cosine[rows] ** COSINE_POWER * fine
     return colors, weights / max(float(weights.max(initial=0.0)), 1e-30)
 
@@ -121,13 +127,14 @@ def blend(colors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarr
     The unweighted geometric median (Weiszfeld's method), then the weighted mean of the samples near it; of all samples
     if none is near it.
     """
-    votes = (weights > 0).astype(np.float32)
-    middle = _mean(colors, votes)
+    channels, votes = np.ascontiguousarray(colors.transpose(2, 0, 1)), (weights > 0).astype(np.float32)
+    middle = _mean(channels, votes)
     for _ in range(MEDIAN_ROUNDS):
-        away = lengths(colors - middle)
-        middle = _mean(colors, votes / np.maximum(away, SOFTEST))
-    agreeing = weights * (np.abs(colors - middle).max(axis=2) <= OUTLIER_COLOUR)
-    return np.where((agreeing.sum(axis=0) > 0)[:, None], _mean(colors, agreeing), middle), agreeing
+        red, green, blue = channels - middle[:, None]
+        away = np.sqrt(red * red + green * green + blue * blue)
+        middle = _mean(channels, votes / np.maximum(away, SOFTEST))
+    agreeing = weights * (np.abs(channels - middle[:, None]).max(axis=0) <= OUTLIER_COLOUR)
+    return np.where(agreeing.sum(axis=0) > 0, _mean(channels, agreeing), middle).T, agreeing
 
 
 def between(points: np.ndarray, corners: Corners, painted: Painted, photographs: Photographs) -> np.ndarray:
@@ -146,7 +153,6 @@ def between(points: np.ndarray, corners: Corners, painted: Painted, photographs:
     return rgb / total[:, None]
 
 
-def _mean(colors: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """The weighted mean over the views, [P, 3]; 0 if all weights are 0."""
-    total = weights.sum(axis=0)
-    return np.einsum("vpc,vp->pc", colors, weights) / np.maximum(total, 1e-30)[:, None]
+def _mean(channels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The weighted mean over the views of [3, V, P], [3, P]; 0 if all weights are 0."""
+    return np.einsum("cvp,vp->cp", channels, weights) / np.maximum(weights.sum(axis=0), 1e-30)

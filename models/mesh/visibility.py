@@ -15,8 +15,8 @@ CLUSTER = 1 / 384  # radii: a grid of about 770 cells per axis
 
 def dots(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """Scalar products [...] of vectors [..., 3]; NumPy's sum along an axis of three takes five times as long."""
-    products = one * other
-    return products[..., 0] + products[..., 1] + products[..., 2]
+    (x, y, z), (u, v, w) = np.moveaxis(one, -1, 0), np.moveaxis(other, -1, 0)
+    return x * u + y * v + z * w
 
 
 def lengths(vectors: np.ndarray) -> np.ndarray:

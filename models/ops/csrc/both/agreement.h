@@ -47,14 +47,19 @@ struct VertexPatches {
         const int *size = in.sizes + 3L * view[k];
         const int width = size[0], height = size[1];
         const unsigned char *image = in.images + size[2];
-        float *values = grey[k], mean = 0, square = 0, bright = 0;
+        float *values = grey[k], x[MOST_PATCH], y[MOST_PATCH], mean = 0, square = 0, bright = 0;
+        bool outside = false;
         for (int m = 0; m < count; m++) {
-            const float depth = at[k][2][m] + offset * along[k][2];
-            const float x = (at[k][0][m] + offset * along[k][0]) / depth;
-            const float y = (at[k][1][m] + offset * along[k][1]) / depth;
-            if (!(depth > 0 && x >= 0 && y >= 0 && x <= width - 1 && y <= height - 1)) return false;
-            const int column = x < width - 2 ? (int)x : width - 2, line = y < height - 2 ? (int)y : height - 2;
-            const float right = x - column, low = y - line;
+            const float depth = at[k][2][m] + offset * along[k][2], scale = 1 / depth;
+            x[m] = (at[k][0][m] + offset * along[k][0]) * scale;
+            y[m] = (at[k][1][m] + offset * along[k][1]) * scale;
+            outside |= !(depth > 0) | !(x[m] >= 0) | !(y[m] >= 0) | !(x[m] <= width - 1) | !(y[m] <= height - 1);
+        }
+        if (outside) return false;
+        for (int m = 0; m < count; m++) {
+            const int column = x[m] < width - 2 ? (int)x[m] : width - 2;
+            const int line = y[m] < height - 2 ? (int)y[m] : height - 2;
+            const float right = x[m] - column, low = y[m] - line;
             const unsigned char *corner = image + (long)line * width + column;
             const float above = corner[0] + right * (corner[1] - corner[0]);
             const float below = corner[width] + right * (corner[width + 1] - corner[width]);

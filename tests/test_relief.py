@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 import trimesh
-from test_details import photographs, plane
+from test_details import around, photographs, plane
 
-from data.rays import PinholeCamera
 from models.mesh.grey_photographs import GreyPhotographs
 from models.mesh.visibility import Visibility
 from models.results.photo_consistency import _scores
@@ -19,17 +18,6 @@ def ball(*waves):
     z = np.arcsin(BALL.vertices[:, 2:])
     height = sum(height * np.sin(2 * np.pi * z / wavelength) for wavelength, height in waves)
     return trimesh.Trimesh(BALL.vertices * (0.6 + height), BALL.faces, process=False)
-
-
-def around():
-    """Cameras on a circle, of which several see each vertex that is not near a pole."""
-    cameras = []
-    for angle in np.linspace(0, 2 * np.pi, 12, endpoint=False):
-        forward = -np.array([np.cos(angle), np.sin(angle), 0.0])
-        c2w = np.eye(4)
-        c2w[:3] = np.column_stack([np.cross([0, 0, -1.0], forward), [0, 0, -1.0], forward, -3 * forward])
-        cameras.append(PinholeCamera(np.array([[100.0, 0, 50], [0, 100, 50], [0, 0, 1]]), c2w, 100, 100))
-    return cameras
 
 
 def test_relief_is_compared_by_correlation_and_height():

@@ -83,6 +83,15 @@ def test_details_leave_pictures_and_figures_of_the_mesh_without_them(trained, he
     assert json.loads((trained / "report" / DETAILS_FILE).read_text()) == {NCC_WITHOUT: 0.5}
 
 
+def test_details_of_an_object_without_its_ground_end_watertight(trained, held_out, capsys):
+    held_out(0.5, 0.6)
+    output = trained / "printed.ply"
+    wanted = ("--details", "--object", "--watertight", "--output", str(output))
+    assert run(trained, "--mode", "validate_mesh", "--resolution", "32", *wanted, settings=WIDE) == 0
+    assert "photographs of full size show them" in capsys.readouterr().out
+    assert trimesh.load(output).is_watertight
+
+
 def test_a_mesh_of_another_program_gets_details_and_a_texture(tmp_path, held_out, capsys):
     held_out(0.5, 0.6)
     ball = trimesh.creation.icosphere(3, 0.5 * WORLD_SCALE)

@@ -20,12 +20,14 @@ import trimesh
 from scipy.sparse import csr_matrix, diags, identity
 from scipy.sparse.linalg import LinearOperator, cg
 
+from models.machine import memory
 from models.machine.backend import jt
 from models.mesh import remesh
 from models.mesh.clean import vertex_normals
 from models.mesh.grey_photographs import EDGE, GreyPhotographs, pixel_size
 from models.mesh.visibility import Visibility, dots, lengths
 from models.ops.agreement import Agreement, agreement
+from models.structs import Var
 
 COMPARED, WITNESSES = 6, 2  # photographs of a vertex that place it, and that decide whether that is better
 GRAZING = 0.3  # cosine
@@ -36,6 +38,7 @@ ROUNDS = ((0, 1.0), (0, 0.6), (1, 1.0), (1, 0.6), (2, 0.7), (2, 0.5), (2, 0.4))
 BENDING = 5.0  # weight of the square of the change's Laplacian
 LAST = ROUNDS[-1][0]
 RINGS, PATCH = 2, 24  # of neighbours that a patch consists of, and its most vertices
+AT_ONCE = 2**16  # vertices of which patches are found at a time
 LEAST_SCORE, SURE_SCORE = 0.5, 0.9  # of a best offset without confidence, and with all
 DISTINCT = 0.05  # second difference of the scores at a distinct best offset
 FAITH = 1e-3  # confidence, everywhere, in no change
@@ -89,12 +92,13 @@ class _State:
 
 def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
     """The mesh as sharp as the photographs; the mesh itself where they do not agree better on another."""
-    state, before, inputs = _coarsest(mesh, photographs), -1, list[np.ndarray]()
+    state, before, inputs = _coarsest(mesh, photographs), -1, list[Var]()
     for level, step in progress(ROUNDS):
         times = 2 ** (LAST - level)
         if level != before:
-            inputs = photographs.reduced(times).inputs()
+            inputs = [jt.array(value) for value in photographs.reduced(times).inputs()]
             state = _halved(state, mesh) if level else state
+            memory.release_all()  # also the ray caster, which is in a reference cycle
         before = level
         _move(state, inputs, step * times * state.pixel)
     return _judged(mesh, state, inputs)
@@ -139,7 +143,7 @@ def _halved(state: _State, mesh: trimesh.Trimesh) -> _State:
     return _State(base, change, faces, np.concatenate([state.views, state.views[ends[:, 0]]]), pixel)
 
 
-def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray) -> None:
+def _move(state: _State, inputs: Sequence[Var], steps: np.ndarray) -> None:
     """Change the state: vertices move along their normals, comparing offsets that are `steps` [V] apart."""
     vertices = state.vertices
     normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
@@ -154,17 +158,19 @@ def _move(state: _State, inputs: Sequence[np.ndarray], steps: np.ndarray) -> Non
 def _patches(beside: csr_matrix) -> np.ndarray:
     """Each vertex and its neighbours within RINGS edges, int32 [V, PATCH], then -1."""
     count = beside.shape[0]
-    near = ring = beside + identity(count, np.float32, "csr")
-    for _ in range(RINGS - 1):
-        near = near @ ring
-    rows = np.repeat(np.arange(count), np.diff(near.indptr))
-    others = near.indices != rows
-    rows, columns = rows[others], near.indices[others]
-    place = 1 + np.arange(len(rows)) - (near.indptr[rows] - rows)  # each row before had its own vertex, too
-    fits = place < PATCH
+    ring = beside + identity(count, np.float32, "csr")
     found = np.full((count, PATCH), -1, np.int32)
     found[:, 0] = np.arange(count)
-    found[rows[fits], place[fits]] = columns[fits]
+    for start in range(0, count, AT_ONCE):
+        near = ring[start : start + AT_ONCE]
+        for _ in range(RINGS - 1):
+            near = near @ ring
+        rows = np.repeat(np.arange(near.shape[0]), np.diff(near.indptr))
+        others = near.indices != start + rows
+        rows, columns = rows[others], near.indices[others]
+        place = 1 + np.arange(len(rows)) - (near.indptr[rows] - rows)  # each row before had its own vertex, too
+        fits = place < PATCH
+        found[start + rows[fits], place[fits]] = columns[fits]
     return found
 
 
@@ -174,13 +180,13 @@ def _scores(
     steps: np.ndarray,
     patches: np.ndarray,
     views: np.ndarray,
-    inputs: Sequence[np.ndarray],
+    inputs: Sequence[Var],
     offsets: int,
 ) -> np.ndarray:
     """Scores [V, offsets] of `agreement`."""
     numbers = [value.astype(np.float32) for value in (vertices, normals, steps[:, None])]
-    given = [*numbers, patches, np.ascontiguousarray(views), *inputs]
-    return agreement(*map(jt.array, given), Agreement(offsets, views.shape[1], patches.shape[1])).numpy()
+    given = map(jt.array, [*numbers, patches, np.ascontiguousarray(views)])
+    return agreement(*given, *inputs, Agreement(offsets, views.shape[1], patches.shape[1])).numpy()
 
 
 def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -284,7 +290,7 @@ def _unit_normals(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
     return across / np.maximum(lengths(across), 1e-30)[:, None]
 
 
-def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[np.ndarray]) -> Detailed:
+def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[Var]) -> Detailed:
     """As much of the change as photographs agree better with that were not compared, around each vertex.
 
     Where there are too few of them, those that were compared decide.
@@ -314,7 +320,7 @@ def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[np.ndarray]) 
     return Detailed(trimesh.Trimesh(vertices + change, faces, process=False), True, *means)
 
 
-def _variance(state: _State, inputs: Sequence[np.ndarray]) -> np.ndarray:
+def _variance(state: _State, inputs: Sequence[Var]) -> np.ndarray:
     """The variance [V] of the noise of the change, units of the frame squared."""
     vertices, offsets = state.vertices, []
     normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
@@ -333,6 +339,7 @@ def without_crossings(vertices: np.ndarray, change: np.ndarray, faces: np.ndarra
     count = np.maximum(np.asarray(beside.sum(axis=1)), 1.0)
     for _ in range(TAKEN_BACK):
         found = remesh.crossed(vertices + change, faces, around)
+        memory.release_all()  # of its ray caster
         if not found.any():
             break
         around = beside @ (beside @ found.astype(np.float32)) + found > 0

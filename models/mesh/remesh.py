@@ -11,7 +11,7 @@ import trimesh
 from scipy.sparse import csr_matrix
 
 from models.mesh.clean import decimated, vertex_normals
-from models.mesh.visibility import dots, lengths
+from models.mesh.visibility import TRACED_AT_ONCE, dots, lengths
 
 ROUNDS = 3  # of flips and relaxations
 FLIPS = 4  # passes; each flips edges without a common triangle
@@ -132,9 +132,18 @@ def crossed(vertices: np.ndarray, faces: np.ndarray, around: np.ndarray | None =
     mesh, edges = trimesh.Trimesh(vertices, faces, process=False), edges_of(faces)
     if around is not None:
         edges = edges[around[edges].any(axis=1)]
+    is_crossed = np.zeros(len(vertices), bool)
+    for start in range(0, len(edges), TRACED_AT_ONCE):
+        part = edges[start : start + TRACED_AT_ONCE]
+        is_crossed[part[_pass_through(mesh, part)]] = True
+    return is_crossed
+
+
+def _pass_through(mesh: trimesh.Trimesh, edges: np.ndarray) -> np.ndarray:
+    """Which of these edges [E, 2] of a mesh meet a triangle without a vertex of theirs: indices."""
+    vertices, faces = np.asarray(mesh.vertices), np.asarray(mesh.faces)
     begin, along = vertices[edges[:, 0]], vertices[edges[:, 1]] - vertices[edges[:, 0]]
-    length = np.maximum(lengths(along), 1e-30)
-    triangle = mesh.ray.intersects_first(begin + WITHIN * along, along / length[:, None])
+    triangle = mesh.ray.intersects_first(begin + WITHIN * along, along)
     rows = np.flatnonzero(triangle >= 0)
     corners = faces[triangle[rows]]
     rows = rows[~(corners[:, :, None] == edges[rows][:, None, :]).any(axis=(1, 2))]
@@ -142,9 +151,7 @@ def crossed(vertices: np.ndarray, faces: np.ndarray, around: np.ndarray | None =
     across = np.cross(second - first, third - first)
     with np.errstate(divide="ignore", invalid="ignore"):  # an edge within the plane
         share = dots(first - begin[rows], across) / dots(along[rows], across)  # of the edge, where it meets the plane
-    is_crossed = np.zeros(len(vertices), bool)
-    is_crossed[edges[rows[share < 1.0 - WITHIN]]] = True
-    return is_crossed
+    return rows[(share > 0.0) & (share < 1.0 - WITHIN)]  # elsewhere: of a triangle ahead, in about the edge's plane
 
 
 def edges_of(faces: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from models.mesh.visibility import Visibility, lengths
 # by the same fraction of the width.
 DILATION = 50 / 1600
 MOST_DECIMATED = 4_000_000  # decimation of more triangles takes too long during a training
-FACES_AT_ONCE = 2**20  # faces processed at a time
+FACES_AT_ONCE = 2**18  # faces processed at a time
 
 
 def face_areas(mesh: trimesh.Trimesh) -> np.ndarray:

@@ -23,7 +23,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from models.machine import memory
 from models.machine.backend import jt
 from models.mesh import remesh
-from models.mesh.clean import vertex_normals
+from models.mesh.clean import normals_of, vertex_normals
 from models.mesh.grey_photographs import EDGE, GreyPhotographs, pixel_size
 from models.mesh.visibility import Visibility, dots, lengths
 from models.ops.agreement import Agreement, agreement
@@ -85,23 +85,34 @@ class _State:
         return remesh.adjacency(self.faces, len(self.base))
 
     @cached_property
-    def patches(self) -> np.ndarray:
+    def patches(self) -> Var:
         """Those of `_patches`."""
-        return _patches(self.beside)
+        return jt.array(_patches(self.beside))
 
 
 def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
     """The mesh as sharp as the photographs; the mesh itself where they do not agree better on another."""
+    before, after, kept = _judged(mesh, *_moved(mesh, photographs, progress))
+    if kept is None:
+        return Detailed(mesh, False, before, after)
+    memory.release_all()  # all that was compared
+    vertices, change, faces = kept
+    change = without_crossings(vertices, change, faces)
+    return Detailed(trimesh.Trimesh(vertices + change, faces, process=False), True, before, after)
+
+
+def _moved(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> tuple[_State, Sequence[Var]]:
+    """The even mesh with all changes, and the photographs of its level."""
     state, before, inputs = _coarsest(mesh, photographs), -1, list[Var]()
     for level, step in progress(ROUNDS):
         times = 2 ** (LAST - level)
         if level != before:
             inputs = [jt.array(value) for value in photographs.reduced(times).inputs()]
             state = _halved(state, mesh) if level else state
-            memory.release_all()  # also the ray caster, which is in a reference cycle
         before = level
+        memory.release_all()  # also the ray caster, which is in a reference cycle
         _move(state, inputs, step * times * state.pixel)
-    return _judged(mesh, state, inputs)
+    return state, inputs
 
 
 def _coarsest(mesh: trimesh.Trimesh, photographs: GreyPhotographs) -> _State:
@@ -178,15 +189,15 @@ def _scores(
     vertices: np.ndarray,
     normals: np.ndarray,
     steps: np.ndarray,
-    patches: np.ndarray,
+    patches: Var,
     views: np.ndarray,
     inputs: Sequence[Var],
     offsets: int,
 ) -> np.ndarray:
     """Scores [V, offsets] of `agreement`."""
-    numbers = [value.astype(np.float32) for value in (vertices, normals, steps[:, None])]
-    given = map(jt.array, [*numbers, patches, np.ascontiguousarray(views)])
-    return agreement(*given, *inputs, Agreement(offsets, views.shape[1], patches.shape[1])).numpy()
+    numbers = [jt.array(value.astype(np.float32)) for value in (vertices, normals, steps[:, None])]
+    given = [*numbers, patches, jt.array(np.ascontiguousarray(views)), *inputs]
+    return agreement(*given, Agreement(offsets, views.shape[1], PATCH)).numpy()
 
 
 def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -254,11 +265,10 @@ def smoothed(
     count = len(offsets)
     shares = diags(1.0 / np.maximum(np.asarray(beside.sum(axis=1)).ravel(), 1.0)).astype(np.float32) @ beside
     laplacian = (identity(count, np.float32, "csr") - shares).tocsr()
-    transposed, weight = laplacian.T.tocsr(), (confidence + FAITH).astype(np.float32)
-    bending = bending.astype(np.float32)
+    weight, bending = (confidence + FAITH).astype(np.float32), bending.astype(np.float32)
 
     def bent(values: np.ndarray) -> np.ndarray:
-        return transposed @ (bending * (laplacian @ values.astype(np.float32)))
+        return laplacian.T @ (bending * (laplacian @ values.astype(np.float32)))
 
     product = LinearOperator((count,) * 2, lambda x: weight * x + bent(x), dtype=np.float32)
     diagonal = weight + laplacian.power(2).T @ bending
@@ -284,16 +294,18 @@ def without_turns(vertices: np.ndarray, move: np.ndarray, faces: np.ndarray) -> 
 
 
 def _unit_normals(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
-    """Unit normals [F, 3]."""
-    first, second, third = (vertices[faces[:, corner]] for corner in range(3))
-    across = np.cross(second - first, third - first)
-    return across / np.maximum(lengths(across), 1e-30)[:, None]
+    """Unit normals, float32 [F, 3]."""
+    parts = (normals for _, normals in normals_of(trimesh.Trimesh(vertices, faces, process=False)))
+    return np.concatenate([(part / np.maximum(lengths(part), 1e-30)[:, None]).astype(np.float32) for part in parts])
 
 
-def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[Var]) -> Detailed:
-    """As much of the change as photographs agree better with that were not compared, around each vertex.
+def _judged(
+    mesh: trimesh.Trimesh, state: _State, inputs: Sequence[Var]
+) -> tuple[float, float, tuple[np.ndarray, np.ndarray, np.ndarray] | None]:
+    """The figures of `Detailed`, and vertices, changes and faces, or None if the mesh stays.
 
-    Where there are too few of them, those that were compared decide.
+    As much of a change is left as photographs agree better with that were not compared, around each vertex. Where there
+    are too few of them, those that were compared decide.
     """
     beside, witnesses = state.beside, state.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
     views = np.where((witnesses >= 0).sum(axis=1, keepdims=True) < 2, state.views[:, :3], witnesses)
@@ -304,20 +316,20 @@ def _judged(mesh: trimesh.Trimesh, state: _State, inputs: Sequence[Var]) -> Deta
     before, after = (in_place(vertices, views) for vertices in (state.base, state.vertices))
     known = ((before > -1) & (after > -1)).astype(np.float64)
     if not known.any():
-        return Detailed(mesh, False, 0.0, 0.0)
+        return 0.0, 0.0, None
     gain, weight = (_around(value, beside) for value in (known * (after - before), known))
     stays = np.clip(gain / np.maximum(weight, 1e-6) / SURE_GAIN, 0.0, 1.0)
-    means = [float((known * value).sum() / known.sum()) for value in (before, after)]
-    if means[1] - means[0] < WORTH:
-        return Detailed(mesh, False, *means)
+    without, with_all = (float((known * value).sum() / known.sum()) for value in (before, after))
+    if with_all - without < WORTH:
+        return without, with_all, None
     trust = _trust(in_place(state.vertices, state.views[:, :COMPARED]))
     evidence = stays * trust * significance(state.change, _variance(state, inputs), beside)
     change = supported(state.change, evidence, beside)
-    vertices, faces = state.base, state.faces
-    if len(mesh.vertices) > len(vertices):  # it is finer than the photographs
-        change, vertices, faces = _carried(change, state, mesh), np.asarray(mesh.vertices), np.asarray(mesh.faces)
-    change = without_crossings(vertices, change, faces)
-    return Detailed(trimesh.Trimesh(vertices + change, faces, process=False), True, *means)
+    if len(mesh.vertices) > len(change):  # it is finer than the photographs
+        kept = np.asarray(mesh.vertices), _carried(change, state, mesh), np.asarray(mesh.faces)
+    else:
+        kept = state.base, change, state.faces
+    return without, with_all, kept
 
 
 def _variance(state: _State, inputs: Sequence[Var]) -> np.ndarray:

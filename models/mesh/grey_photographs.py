@@ -11,6 +11,7 @@ import trimesh
 
 from data.rays import PinholeCamera
 from data.scenes.undistort import resized
+from models.mesh.clean import face_areas
 from models.mesh.visibility import lengths
 
 MOST_VERTICES = 700_000
@@ -74,5 +75,5 @@ def reduction(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], downscale
 
     cameras: of the photographs divided by `downscale`.
     """
-    edge = np.sqrt(mesh.area / (2 * MOST_VERTICES) * 4.0 / np.sqrt(3.0))
+    edge = np.sqrt(face_areas(mesh).sum() / (2 * MOST_VERTICES) * 4.0 / np.sqrt(3.0))
     return max(1, round(edge * downscale / (EDGE * pixel_size(mesh, cameras))))

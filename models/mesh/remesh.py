@@ -10,7 +10,7 @@ import numpy as np
 import trimesh
 from scipy.sparse import csr_matrix
 
-from models.mesh.clean import decimated, vertex_normals
+from models.mesh.clean import decimated, face_areas, vertex_normals
 from models.mesh.visibility import TRACED_AT_ONCE, dots, lengths
 
 ROUNDS = 3  # of flips and relaxations
@@ -22,7 +22,7 @@ FLAT = 0.5  # cosine between two triangles of which the common edge may be flipp
 
 def adjacency(faces: np.ndarray, count: int) -> csr_matrix:
     """Which of `count` vertices share an edge: ones, float32 [V, V]."""
-    begin, end = faces[:, [0, 1, 2]].ravel(), faces[:, [1, 2, 0]].ravel()
+    begin, end = (faces[:, columns].astype(np.int32).ravel() for columns in ([0, 1, 2], [1, 2, 0]))
     matrix = csr_matrix((np.ones(len(begin), np.float32), (begin, end)), (count, count))
     matrix = matrix + matrix.T
     matrix.data[:] = 1.0
@@ -31,7 +31,7 @@ def adjacency(faces: np.ndarray, count: int) -> csr_matrix:
 
 def remeshed(mesh: trimesh.Trimesh, edge: float) -> trimesh.Trimesh:
     """The surface with edges of about the length `edge`, its vertices on `mesh`."""
-    wanted = int(mesh.area / (np.sqrt(3.0) / 4.0 * edge**2))
+    wanted = int(face_areas(mesh).sum() / (np.sqrt(3.0) / 4.0 * edge**2))
     rough = decimated(mesh, wanted)
     vertices, faces = np.asarray(rough.vertices), np.asarray(rough.faces)
     for _ in range(ROUNDS):

@@ -119,7 +119,7 @@ def test_a_triangle_without_area_leaves_every_vertex_at_a_place():
     mesh, size = plane(0.004), 0.006
     flat = np.array([[3, 3, 4], [5, 6, 5]])  # two corners at one place
     mesh = trimesh.Trimesh(mesh.vertices, np.concatenate([mesh.faces, flat]), process=False)
-    state = details._State(np.asarray(mesh.vertices), np.zeros((len(mesh.vertices), 3)), flat, None, None)
+    state = details._State(np.asarray(mesh.vertices), np.zeros((len(mesh.vertices), 3)), flat, None, None, None)
     assert np.isfinite(details._carried(np.full_like(state.base, size), state, mesh)).all()
 
 

@@ -386,9 +386,8 @@ def decide_details(request: MeshRequest, conf: ExperimentConfig, minutes: float)
     elif has_details is None:
         against = _against_details(conf.dataset, len(photographs), request.resolution, seconds / (60.0 * minutes))
         has_details = not against
-        reason = f" ({DETAILS_KEY} = false leaves them out)"
-        if against:
-            reason = f", because {against} ({DETAILS_KEY} = true adds them)"
+        adds, leaves_out = f"({DETAILS_KEY} = true adds them)", f"({DETAILS_KEY} = false leaves them out)"
+        reason = f", because {against} {adds}" if against else f" {leaves_out}"
     say(f"details: {f'yes, about {seconds:.0f} s' if has_details else 'no'}{reason}")
     return seconds if has_details else 0.0
 

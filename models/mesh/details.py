@@ -9,7 +9,7 @@ halves of those that were; where it lacks, the surface continues smoothly. V ver
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -37,7 +37,7 @@ OFFSETS = 7
 ROUNDS = ((0, 1.0), (0, 0.6), (1, 1.0), (1, 0.6), (2, 0.7), (2, 0.5), (2, 0.4))
 BENDING = 5.0  # weight of the square of the change's Laplacian
 LAST = ROUNDS[-1][0]
-RINGS, PATCH = 2, 24  # of neighbours that a patch consists of, and its most vertices
+PATCH = 24  # most vertices of a patch, which consists of neighbours and theirs
 AT_ONCE = 2**16  # vertices of which patches are found at a time
 LEAST_SCORE, SURE_SCORE = 0.5, 0.9  # of a best offset without confidence, and with all
 DISTINCT = 0.05  # second difference of the scores at a distinct best offset
@@ -73,6 +73,7 @@ class _State:
     faces: np.ndarray  # [F, 3]
     views: np.ndarray  # int32 [V, COMPARED + WITNESSES], the best first, -1 for none
     pixel: np.ndarray  # [V], the size there of a pixel of the first one, full size, units of the frame
+    photographs: GreyPhotographs  # of the size of the level
 
     @property
     def vertices(self) -> np.ndarray:
@@ -89,10 +90,23 @@ class _State:
         """Those of `_patches`."""
         return jt.array(_patches(self.beside))
 
+    @cached_property
+    def inputs(self) -> list[Var]:
+        """Those of the photographs."""
+        return [jt.array(value) for value in self.photographs.inputs()]
+
+    def scores(
+        self, vertices: np.ndarray, normals: np.ndarray, steps: np.ndarray, views: np.ndarray, offsets: int
+    ) -> np.ndarray:
+        """Scores [V, offsets] of `agreement`."""
+        numbers = [jt.array(value.astype(np.float32)) for value in (vertices, normals, steps[:, None])]
+        given = [*numbers, self.patches, jt.array(np.ascontiguousarray(views)), *self.inputs]
+        return agreement(*given, Agreement(offsets, views.shape[1], PATCH)).numpy()
+
 
 def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
     """The mesh as sharp as the photographs; the mesh itself where they do not agree better on another."""
-    before, after, kept = _judged(mesh, *_moved(mesh, photographs, progress))
+    before, after, kept = _judged(mesh, _moved(mesh, photographs, progress))
     if kept is None:
         return Detailed(mesh, False, before, after)
     memory.release_all()  # all that was compared
@@ -101,27 +115,19 @@ def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar)
     return Detailed(trimesh.Trimesh(vertices + change, faces, process=False), True, before, after)
 
 
-def _moved(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> tuple[_State, Sequence[Var]]:
-    """The even mesh with all changes, and the photographs of its level."""
-    state, before, inputs = _coarsest(mesh, photographs), -1, list[Var]()
+def _moved(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> _State:
+    """The even mesh with all changes."""
+    even = remesh.remeshed(mesh, EDGE * pixel_size(mesh, photographs.cameras) * 2**LAST)
+    base, faces, before = np.asarray(even.vertices), np.asarray(even.faces), 0
+    views, pixel = _chosen(even, photographs, Visibility(mesh))
+    state = _State(base, np.zeros_like(base), faces, views, pixel, photographs.reduced(2**LAST))
     for level, step in progress(ROUNDS):
         times = 2 ** (LAST - level)
-        if level != before:
-            inputs = [jt.array(value) for value in photographs.reduced(times).inputs()]
-            state = _halved(state, mesh) if level else state
-        before = level
+        if level > before:
+            state, before = _halved(state, mesh, photographs.reduced(times)), level
         memory.release_all()  # also the ray caster, which is in a reference cycle
-        _move(state, inputs, step * times * state.pixel)
-    return state, inputs
-
-
-def _coarsest(mesh: trimesh.Trimesh, photographs: GreyPhotographs) -> _State:
-    """The even mesh of the first level, and the photographs of its vertices."""
-    edge = EDGE * pixel_size(mesh, photographs.cameras) * 2**LAST
-    even = remesh.remeshed(mesh, edge)
-    base = np.asarray(even.vertices)
-    views, pixel = _chosen(even, photographs, Visibility(mesh))
-    return _State(base, np.zeros_like(base), np.asarray(even.faces), views, pixel)
+        _move(state, step * times * state.pixel)
+    return state
 
 
 def _chosen(
@@ -146,19 +152,20 @@ def _chosen(
     return views, sizes[np.maximum(views[:, 0], 0), np.arange(len(points))]
 
 
-def _halved(state: _State, mesh: trimesh.Trimesh) -> _State:
+def _halved(state: _State, mesh: trimesh.Trimesh, photographs: GreyPhotographs) -> _State:
     """The state with all edges halved; the new vertices are placed on `mesh`, with the mean change of their ends."""
     faces, ends = remesh.quartered(state.faces, len(state.base))
     base = np.concatenate([state.base, remesh.onto(mesh, state.base[ends].mean(axis=1))])
     change, pixel = (np.concatenate([value, value[ends].mean(axis=1)]) for value in (state.change, state.pixel))
-    return _State(base, change, faces, np.concatenate([state.views, state.views[ends[:, 0]]]), pixel)
+    views = np.concatenate([state.views, state.views[ends[:, 0]]])
+    return _State(base, change, faces, views, pixel, photographs)
 
 
-def _move(state: _State, inputs: Sequence[Var], steps: np.ndarray) -> None:
+def _move(state: _State, steps: np.ndarray) -> None:
     """Change the state: vertices move along their normals, comparing offsets that are `steps` [V] apart."""
     vertices = state.vertices
     normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
-    scores = _scores(vertices, normals, steps, state.patches, state.views[:, :COMPARED], inputs, OFFSETS)
+    scores = state.scores(vertices, normals, steps, state.views[:, :COMPARED], OFFSETS)
     offsets, confidence = best_offsets(scores)
     bending = np.full(len(offsets), BENDING)
     move = smoothed(offsets * steps, confidence, dots(state.change, normals), state.beside, bending)
@@ -167,15 +174,13 @@ def _move(state: _State, inputs: Sequence[Var], steps: np.ndarray) -> None:
 
 
 def _patches(beside: csr_matrix) -> np.ndarray:
-    """Each vertex and its neighbours within RINGS edges, int32 [V, PATCH], then -1."""
+    """Each vertex and its neighbours within two edges, int32 [V, PATCH], then -1."""
     count = beside.shape[0]
     ring = beside + identity(count, np.float32, "csr")
     found = np.full((count, PATCH), -1, np.int32)
     found[:, 0] = np.arange(count)
     for start in range(0, count, AT_ONCE):
-        near = ring[start : start + AT_ONCE]
-        for _ in range(RINGS - 1):
-            near = near @ ring
+        near = ring[start : start + AT_ONCE] @ ring
         rows = np.repeat(np.arange(near.shape[0]), np.diff(near.indptr))
         others = near.indices != start + rows
         rows, columns = rows[others], near.indices[others]
@@ -183,21 +188,6 @@ def _patches(beside: csr_matrix) -> np.ndarray:
         fits = place < PATCH
         found[start + rows[fits], place[fits]] = columns[fits]
     return found
-
-
-def _scores(
-    vertices: np.ndarray,
-    normals: np.ndarray,
-    steps: np.ndarray,
-    patches: Var,
-    views: np.ndarray,
-    inputs: Sequence[Var],
-    offsets: int,
-) -> np.ndarray:
-    """Scores [V, offsets] of `agreement`."""
-    numbers = [jt.array(value.astype(np.float32)) for value in (vertices, normals, steps[:, None])]
-    given = [*numbers, patches, jt.array(np.ascontiguousarray(views)), *inputs]
-    return agreement(*given, Agreement(offsets, views.shape[1], PATCH)).numpy()
 
 
 def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -300,7 +290,7 @@ def _unit_normals(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
 
 
 def _judged(
-    mesh: trimesh.Trimesh, state: _State, inputs: Sequence[Var]
+    mesh: trimesh.Trimesh, state: _State
 ) -> tuple[float, float, tuple[np.ndarray, np.ndarray, np.ndarray] | None]:
     """The figures of `Detailed`, and vertices, changes and faces, or None if the mesh stays.
 
@@ -311,7 +301,7 @@ def _judged(
     views = np.where((witnesses >= 0).sum(axis=1, keepdims=True) < 2, state.views[:, :3], witnesses)
 
     def in_place(vertices: np.ndarray, views: np.ndarray) -> np.ndarray:
-        return _scores(vertices, vertices, state.pixel, state.patches, views, inputs, 1)[:, 0]
+        return state.scores(vertices, vertices, state.pixel, views, 1)[:, 0]
 
     before, after = (in_place(vertices, views) for vertices in (state.base, state.vertices))
     known = ((before > -1) & (after > -1)).astype(np.float64)
@@ -323,26 +313,23 @@ def _judged(
     if with_all - without < WORTH:
         return without, with_all, None
     trust = _trust(in_place(state.vertices, state.views[:, :COMPARED]))
-    evidence = stays * trust * significance(state.change, _variance(state, inputs), beside)
+    evidence = stays * trust * significance(state.change, _variance(state), beside)
     change = supported(state.change, evidence, beside)
     if len(mesh.vertices) > len(change):  # it is finer than the photographs
-        kept = np.asarray(mesh.vertices), _carried(change, state, mesh), np.asarray(mesh.faces)
-    else:
-        kept = state.base, change, state.faces
-    return without, with_all, kept
+        return without, with_all, (np.asarray(mesh.vertices), _carried(change, state, mesh), np.asarray(mesh.faces))
+    return without, with_all, (state.base, change, state.faces)
 
 
-def _variance(state: _State, inputs: Sequence[Var]) -> np.ndarray:
+def _variance(state: _State) -> np.ndarray:
     """The variance [V] of the noise of the change, units of the frame squared."""
     vertices, offsets = state.vertices, []
     normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
     for half in range(2):
         views = state.views[:, half:COMPARED:2]
-        found, sure = best_offsets(_scores(vertices, normals, state.pixel, state.patches, views, inputs, OFFSETS))
+        found, sure = best_offsets(state.scores(vertices, normals, state.pixel, views, OFFSETS))
         weights = _around(sure, state.beside, SHORT) + FAITH
         offsets.append(_around(sure * found, state.beside, SHORT) / weights)
-    first, second = offsets
-    return noise(first, second, state.beside) * state.pixel**2
+    return noise(offsets[0], offsets[1], state.beside) * state.pixel**2
 
 
 def without_crossings(vertices: np.ndarray, change: np.ndarray, faces: np.ndarray) -> np.ndarray:

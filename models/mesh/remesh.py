@@ -55,7 +55,8 @@ def relaxed(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
     count = np.asarray(beside.sum(axis=1))
     move = RELAXED * (beside @ vertices / np.maximum(count, 1.0) - vertices)
     move -= dots(move, normals)[:, None] * normals
-    move[_borders(faces)] = 0.0
+    edges, _, uses = _sides(faces)
+    move[edges[uses != 2]] = 0.0
     return vertices + move
 
 
@@ -65,12 +66,6 @@ def _sides(faces: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     base = int(faces.max()) + 1
     keys, which, uses = np.unique(sides[:, 0] * base + sides[:, 1], return_inverse=True, return_counts=True)
     return np.stack([keys // base, keys % base], axis=1), which, uses
-
-
-def _borders(faces: np.ndarray) -> np.ndarray:
-    """The vertices of edges that do not have two triangles."""
-    edges, _, uses = _sides(faces)
-    return np.unique(edges[uses != 2])
 
 
 def flipped(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
@@ -85,7 +80,9 @@ def flipped(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
         tip, toe = corner[one], corner[other]
         a, b = (faces[one // 3, (one + step) % 3] for step in (1, 2))  # the edge, in the direction of the first face
         is_bad = (_angle(vertices, tip, a, b) + _angle(vertices, toe, a, b) > np.pi + 1e-3) & (tip != toe)
-        is_bad &= _is_flat(vertices, tip, toe, a, b)
+        both = [_across(vertices, *corners) for corners in ((tip, a, b), (toe, b, a), (tip, a, toe), (toe, b, tip))]
+        one_way, *others = (across / np.maximum(lengths(across), 1e-30)[:, None] for across in both)
+        is_bad &= np.logical_and.reduce([dots(one_way, across) > FLAT for across in others])
         rows = np.flatnonzero(is_bad)
         base = int(faces.max()) + 1
         new = np.minimum(tip, toe)[rows].astype(np.int64) * base + np.maximum(tip, toe)[rows]
@@ -105,13 +102,6 @@ def _angle(vertices: np.ndarray, tip: np.ndarray, a: np.ndarray, b: np.ndarray) 
     """The angles at the vertices `tip` between `a` and `b`."""
     one, other = vertices[a] - vertices[tip], vertices[b] - vertices[tip]
     return np.arccos(np.clip(dots(one, other) / np.maximum(lengths(one) * lengths(other), 1e-30), -1.0, 1.0))
-
-
-def _is_flat(vertices: np.ndarray, tip: np.ndarray, toe: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Whether the four triangles of both states of an edge look in about one direction."""
-    across = [_across(vertices, *corners) for corners in ((tip, a, b), (toe, b, a), (tip, a, toe), (toe, b, tip))]
-    across = [one / np.maximum(lengths(one), 1e-30)[:, None] for one in across]
-    return np.logical_and.reduce([dots(across[0], one) > FLAT for one in across[1:]])
 
 
 def _across(vertices: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
@@ -135,23 +125,16 @@ def crossed(vertices: np.ndarray, faces: np.ndarray, around: np.ndarray | None =
     is_crossed = np.zeros(len(vertices), bool)
     for start in range(0, len(edges), TRACED_AT_ONCE):
         part = edges[start : start + TRACED_AT_ONCE]
-        is_crossed[part[_pass_through(mesh, part)]] = True
+        begin, along = vertices[part[:, 0]], vertices[part[:, 1]] - vertices[part[:, 0]]
+        triangle = mesh.ray.intersects_first(begin + WITHIN * along, along)
+        corners, rows = faces[triangle], np.arange(len(part))
+        rows = rows[(triangle >= 0) & ~(corners[:, :, None] == part[:, None, :]).any(axis=(1, 2))]
+        across = _across(vertices, *corners[rows].T)
+        with np.errstate(divide="ignore", invalid="ignore"):  # an edge within the plane
+            share = dots(vertices[corners[rows, 0]] - begin[rows], across) / dots(along[rows], across)
+        # Of the edge, where it meets the plane; elsewhere is a triangle ahead, in about the same plane as the edge.
+        is_crossed[part[rows[(share > 0.0) & (share < 1.0 - WITHIN)]]] = True
     return is_crossed
-
-
-def _pass_through(mesh: trimesh.Trimesh, edges: np.ndarray) -> np.ndarray:
-    """Which of these edges [E, 2] of a mesh meet a triangle without a vertex of theirs: indices."""
-    vertices, faces = np.asarray(mesh.vertices), np.asarray(mesh.faces)
-    begin, along = vertices[edges[:, 0]], vertices[edges[:, 1]] - vertices[edges[:, 0]]
-    triangle = mesh.ray.intersects_first(begin + WITHIN * along, along)
-    rows = np.flatnonzero(triangle >= 0)
-    corners = faces[triangle[rows]]
-    rows = rows[~(corners[:, :, None] == edges[rows][:, None, :]).any(axis=(1, 2))]
-    first, second, third = vertices[faces[triangle[rows]]].transpose(1, 0, 2)
-    across = np.cross(second - first, third - first)
-    with np.errstate(divide="ignore", invalid="ignore"):  # an edge within the plane
-        share = dots(first - begin[rows], across) / dots(along[rows], across)  # of the edge, where it meets the plane
-    return rows[(share > 0.0) & (share < 1.0 - WITHIN)]  # elsewhere: of a triangle ahead, in about the edge's plane
 
 
 def edges_of(faces: np.ndarray) -> np.ndarray:

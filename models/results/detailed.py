@@ -56,26 +56,21 @@ def with_details(
     pairs = load_grey(conf.dataset, scene, times, background(conf), scene.image_names, crop)
     cameras, images = zip(*pairs, strict=True)
     refined = detailed(mesh, GreyPhotographs(cameras, images), partial(parts, desc="details"))
-    words = f"{refined.before:.3f} before, {refined.after:.3f} after"
     size = "of full size" if times == 1 else f"of 1/{times} of the size"
-    if refined.is_changed:
-        words = f"{len(refined.mesh.vertices)} vertices as {scene.n_views} photographs {size} show them ({words})"
-    else:
-        words = f"the mesh stays: photographs {size} agree no better on another one ({words})"
-    log.info(f"details: {words}, in {time.perf_counter() - started:.0f} s")
+    figures = f"({refined.before:.3f} before, {refined.after:.3f} after), in {time.perf_counter() - started:.0f} s"
     if not refined.is_changed:
+        log.info(f"details: the mesh stays: photographs {size} agree no better on another one {figures}")
         return Delivered(mesh)
+    count = len(refined.mesh.vertices)
+    log.info(f"details: {count} vertices as {scene.n_views} photographs {size} show them {figures}")
     test = held_out_scene(experiment, TEST)
     scores = [photo_consistency(conf, scene, test, one) for one in (mesh, refined.mesh)]
     before, after = (None if score is None else score.ncc for score in scores)
     if before is None or after is None:
         return Delivered(refined.mesh)
-    is_better = after > before
-    log.info(
-        f"details: test photographs correlate across the mesh by {after:.3f}, without details {before:.3f}"
-        + ("" if is_better else ": the mesh stays without")
-    )
-    return Delivered(refined.mesh, before, after) if is_better else Delivered(mesh)
+    words = f"details: test photographs correlate across the mesh by {after:.3f}, without details {before:.3f}"
+    log.info(words if after > before else f"{words}: the mesh stays without")
+    return Delivered(refined.mesh, before, after) if after > before else Delivered(mesh)
 
 
 def compare(experiment: Experiment, mesh: trimesh.Trimesh, delivered: Delivered) -> None:

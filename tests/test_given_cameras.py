@@ -1,10 +1,13 @@
 """--cameras: photographs of a new object by the rig of an earlier case need no features; another lens is refused."""
 
+import json
 import shutil
 
 import numpy as np
+import pytest
 from preparations import forbid, lines_of, read, refuse
 from rendered_photographs import FOCAL, HEIGHT, WIDTH, poses, write_photographs
+from scipy.spatial.transform import Rotation
 from synthetic_scene import draw_sphere, save, write_scene
 
 from data.scenes.readers.neus import camera_matrices
@@ -57,6 +60,60 @@ def test_photographs_of_other_names_are_matched_by_order(tmp_path):
     (tmp_path / "photos/new_003.png").rename(tmp_path / "photos/003.png")
     (tmp_path / "given/new_003.png").rename(tmp_path / "given/003.png")
     refuse("has no camera for 3 of 4 photographs: new_000.png", tmp_path, **options, overwrite=True)
+
+
+def bare_colmap(folder, scene):
+    """cameras.txt and images.txt of a scene, without photographs."""
+    fx, fy, x, y = *np.diag(scene.intrinsics)[:2], *(scene.intrinsics[:2, 2] + 0.5)
+    rows = []
+    for index, w2c in enumerate(np.linalg.inv(scene.c2w)):
+        turn = np.roll(Rotation.from_matrix(w2c[:3, :3]).as_quat(), 1)
+        rows += [" ".join(map(str, [index, *turn, *w2c[:3, 3], 1, f"rig/{index:03d}.jpg"])), ""]
+    (folder / "model").mkdir()
+    (folder / "model/cameras.txt").write_text(f"1 PINHOLE {SIZE[1]} {SIZE[0]} {fx} {fy} {x} {y}")
+    (folder / "model/images.txt").write_text("\n".join(rows))
+    return "model"
+
+
+def splat_cameras(folder, scene):
+    """cameras.json of 3DGS."""
+    size = {"width": SIZE[1], "height": SIZE[0], "fx": scene.intrinsics[0, 0], "fy": scene.intrinsics[1, 1]}
+    rows = [
+        {"img_name": f"{index:03d}", "position": pose[:3, 3].tolist(), "rotation": pose[:3, :3].tolist(), **size}
+        for index, pose in enumerate(scene.c2w)
+    ]
+    (folder / "splats").mkdir()
+    (folder / "splats/cameras.json").write_text(json.dumps(rows))
+    return "splats"
+
+
+@pytest.mark.parametrize("write", [bare_colmap, splat_cameras])
+def test_cameras_of_a_model_without_photographs_are_used(tmp_path, write):
+    scene = write_scene(tmp_path / "earlier", n_views=10, size=SIZE)
+    options = photograph(tmp_path, scene) | {"cameras": write(tmp_path, scene)}
+    shutil.rmtree(tmp_path / "earlier")
+    said = lines_of(tmp_path, **options)
+    written = read(tmp_path / "scene")
+    assert np.allclose(relative(written.c2w), relative(scene.c2w), atol=1e-6)
+    assert np.allclose(written.intrinsics, scene.intrinsics, atol=1.01)  # the centre of 3DGS is that of the image
+    assert any("by the names of the photographs" in line for line in said)
+
+
+def test_damaged_cameras_of_splats_are_refused(tmp_path):
+    scene = write_scene(tmp_path / "earlier", n_views=4, size=SIZE)
+    options = photograph(tmp_path, scene) | {"cameras": str(tmp_path / "cameras.json")}
+    row = {
+        "img_name": "000",
+        "width": 9,
+        "height": 9,
+        "fx": 9,
+        "fy": 9,
+        "position": [0, 0],
+        "rotation": np.eye(3).tolist(),
+    }
+    for content, words in (("[", "JSON"), ("[1]", "is not a list of objects"), (json.dumps([row]), "000: position is")):
+        (tmp_path / "cameras.json").write_text(content)
+        refuse(words, tmp_path, **options)
 
 
 def test_a_changed_lens_and_unusable_cameras_are_refused(tmp_path):

@@ -26,12 +26,14 @@ from data.prepare.sfm.stages import MODELS
 from data.scenes.config import DatasetConfig
 from data.scenes.frustum import Cameras
 from data.scenes.readers import READERS, recognise
-from data.scenes.readers.colmap import read_colmap
+from data.scenes.readers.colmap import read_colmap, read_model
 from data.scenes.readers.neus import CAMERA_FILE, FRAME_FILE, read_neus
+from data.scenes.readers.shots import SPLAT_CAMERAS, Shot, read_splat_cameras
 from data.scenes.scene import Scene
 from data.scenes.undistort import resized
 from data.scenes.visual_hull import masked_views, visual_hull
 
+COLMAP = "colmap"  # of READERS
 SEVERAL = 3  # masks that can contradict each other
 LEAST_OF_MEDIAN = 0.9  # of the agreement of masks with their hull, for the mask of each camera: a zoom by 5 % has less
 
@@ -82,25 +84,42 @@ def with_lenses(frames: Sequence[Frame], given: GivenCameras) -> list[Frame]:
 
 
 def read_given(flag: str, name: str, beside: Path, work: str) -> GivenCameras:
-    """The cameras of the scene folder `name`, or of the case of that name in the folder `beside`.
+    """The cameras of the scene folder `name`, or of the case of that name in the folder `beside`; of a COLMAP model or
+    the cameras of 3DGS also without photographs.
 
     A scene that `--mode prepare` wrote has undistorted photographs; the lenses are then those of its work folder
     `work`. Raises UserError if there is no scene, or its files are damaged.
     """
-    folder = Path(name) if Path(name).is_dir() else beside / name
+    folder = Path(name) if Path(name).exists() else beside / name
+    splats = folder / SPLAT_CAMERAS if folder.is_dir() else folder
+    if splats.name == SPLAT_CAMERAS and splats.is_file():
+        return _of_shots(flag, splats, read_splat_cameras(splats))
     if not folder.is_dir():
         raise UserError(f"{flag} {name}: is no folder, and no case in {beside}; name an earlier case or its folder")
     conf = DatasetConfig(str(folder), CAMERA_FILE, CAMERA_FILE)
-    parsed = READERS[recognise(folder)].read(folder, conf)
+    name_of_format = recognise(folder)
+    if name_of_format == COLMAP:
+        return _of_shots(flag, folder, read_model(folder)[1])
+    parsed = READERS[name_of_format].read(folder, conf)
     photographs = {} if parsed.frame is None else parsed.frame.photographs
     called = {photographs.get(image.path.name, image.path.name): image for image in parsed.images}
     if parsed.frame is not None:
         model, change, _ = to_world(folder / work, folder)
         called = {image.path.name: image for image in transformed(model, change, WorldFrame("")).images}
-    by_stem = {_key(source): image for source, image in called.items()}
-    if len(by_stem) < len(called):
-        raise UserError(f"{flag} {name}: photographs of {folder} differ only in their suffixes; rename them")
-    return GivenCameras(folder, by_stem, parsed.frame)
+    return _by_key(flag, folder, list(called.items()), parsed.frame)
+
+
+def _of_shots(flag: str, place: Path, shots: Sequence[Shot]) -> GivenCameras:
+    """The cameras of a file or folder without photographs."""
+    return _by_key(flag, place, [(shot.name, PosedImage(Path(shot.name), shot.lens, shot.c2w)) for shot in shots], None)
+
+
+def _by_key(flag: str, place: Path, called: Sequence[tuple[str, PosedImage]], frame: WorldFrame | None) -> GivenCameras:
+    """The cameras with their names; raises UserError if two have one `_key`."""
+    images = {_key(source): image for source, image in called}
+    if len(images) < len(called):
+        raise UserError(f"{flag} {place}: names of its photographs differ only in folders or suffixes; rename them")
+    return GivenCameras(place, images, frame)
 
 
 def to_world(work: Path, target: Path) -> tuple[ParsedScene, np.ndarray, np.ndarray]:

@@ -114,8 +114,23 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     The images are in the natural order of their file names, then of their folders. Of several models the one with the
     most images is used. `files` is not used; all readers have the same signature.
 
-    Raises SceneError for a model that is missing or damaged or has an unsupported camera model, and for missing images
-    or masks.
+    Raises SceneError as `read_model`, and for missing images or masks.
+    """
+    model, shots, points, several = read_model(folder)
+    places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
+    image_folder, mask_folder = (
+        next(filter(None, map(find, places)), None) for find in (photographs_folder, masks_folder)
+    )
+    if image_folder is None:
+        raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
+    images, notes = posed_images(image_folder, mask_folder, shots)
+    return ParsedScene(folder.resolve().name, model, images, points, notes=(*several, *notes))
+
+
+def read_model(folder: Path) -> tuple[Path, list[Shot], SparsePoints | None, list[str]]:
+    """The model with the most images: its folder, images and points, and a note if there are others.
+
+    Raises SceneError for a model that is missing or damaged or has an unsupported camera model.
     """
     models = model_folders(folder)
     if not models:
@@ -128,12 +143,6 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
     cameras = {camera.key: camera for camera in _read(model, read_cameras, "cameras")}
     registered = _read(model, read_images, "images")
     points = _read(model, read_points, POINTS_STEM) if _file(model, POINTS_STEM).is_file() else None
-    places = [folder] if folder != model else [folder, folder.parent, folder.parent.parent]
-    image_folder, mask_folder = (
-        next(filter(None, map(find, places)), None) for find in (photographs_folder, masks_folder)
-    )
-    if image_folder is None:
-        raise SceneError(f"{folder}: has no folder images/ with the photographs of the model {model}; put them there")
     if not registered:
         raise SceneError(f"{model}: the COLMAP model has no posed photographs; run the mapper again with more overlap")
     for image in registered:
@@ -145,12 +154,11 @@ def read_colmap(folder: Path, files: CameraFiles) -> ParsedScene:
         raise SceneError(f"{model}: its points contain NaN or infinite numbers; export the model again")
     lenses = {key: _lens(model, cameras[key]) for key in {image.camera for image in registered}}
     shots = [Shot(image.name, lenses[image.camera], np.linalg.inv(image.w2c)) for image in registered]
-    images, notes = posed_images(image_folder, mask_folder, shots)
-    if len(models) > 1:
-        counted = ", ".join(f"{path} ({count})" for path, count in counts.items())
-        several = f"several COLMAP models without a common frame: {counted} photographs"
-        notes = [f"{several}; {model}, the largest, is used", *notes]
-    return ParsedScene(folder.resolve().name, model, images, points, notes=tuple(notes))
+    if len(models) == 1:
+        return model, shots, points, []
+    counted = ", ".join(f"{path} ({count})" for path, count in counts.items())
+    several = f"several COLMAP models without a common frame: {counted} photographs"
+    return model, shots, points, [f"{several}; {model}, the largest, is used"]
 
 
 def _file(model: Path, stem: str) -> Path:

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from data.cameras import affine
-from data.errors import SceneError, listed
+from data.errors import SceneError, listed, one_line
 from data.io.images import left_out, list_images, natural_key, photographs_folder
 from data.io.named_files import leads_out, masks_folder, named_file, required_mask_files
-from data.io.untrusted import positive, rigid_pose, side
+from data.io.untrusted import positive, read_json, rigid_pose, side, text
 from data.parsed_scene import Lens, ParsedScene, PosedImage, SparsePoints
 from data.scenes.readers.transforms import require_distinct, require_most
+
+SPLAT_CAMERAS = "cameras.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,6 +93,19 @@ def camera(where: str, pinhole: object, size: object, distortion: Sequence[objec
     coefficients = tuple(numbers(where, "its distortion", distortion, len(distortion)).tolist())
     intrinsics = np.array([[fx, 0.0, x], [0.0, fy, y], [0.0, 0.0, 1.0]])
     return Lens(intrinsics, coefficients if any(coefficients) else (), fish, (width, height))
+
+
+def read_splat_cameras(path: Path) -> list[Shot]:
+    """The cameras of cameras.json, which 3DGS writes beside its results: without distortion, centred."""
+    shots = []
+    for entry in records(str(path), {SPLAT_CAMERAS: read_json(path)}, SPLAT_CAMERAS):
+        name = text(str(path), "img_name", entry.get("img_name"))
+        where = f"{path}: {one_line(name)}"
+        width, height, *focals = (scalar(where, entry, key) for key in ("width", "height", "fx", "fy"))
+        lens = camera(where, [*focals, (width - 1) / 2, (height - 1) / 2], (width, height), ())
+        turn, place = (numbers(where, key, entry.get(key), n) for key, n in (("rotation", 9), ("position", 3)))
+        shots.append(shot(where, name, lens, turn.reshape(3, 3), place))
+    return shots
 
 
 def scene_of_shots(

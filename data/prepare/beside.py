@@ -105,8 +105,8 @@ def _of_positions(source: Path, parts: Sequence[Photographs]) -> Photographs:
     masks = {path: mask for part in parts for path, mask in part.masks.items()}
     for part in (whole, *parts):
         if home := masks_folder(part.folder):
-            found = zip(part.paths, mask_files(home, part.names), strict=True)
-            masks |= {path: mask for path, mask in found if mask}
+            own = zip(part.paths, mask_files(home, part.names), strict=True)
+            masks |= {path: mask for path, mask in own if mask}
     return replace(whole, masks=masks)
 
 
@@ -167,43 +167,43 @@ def _is_mask(path: Path) -> bool:
     return is_transparent(pixels) or bool(is_grey and is_black_and_white(rgb[..., 0]))
 
 
-def masks_beside(source: Path, found: Photographs) -> tuple[str, tuple[str, ...]]:
+def masks_beside(source: Path, photos: Photographs) -> tuple[str, tuple[str, ...]]:
     """The folder of masks of the photographs of the folder `source` without --masks, "" for none, and a note on them.
 
     They are beside the photographs, in a folder masks/ or mask/ there or beside images/, or alpha channels with
     transparent pixels.
     """
-    count, names, folder = len(found.paths), found.names, masks_folder(source)
+    count, names, folder = len(photos.paths), photos.names, masks_folder(source)
     if folder is None and source.absolute().name.lower() in IMAGE_FOLDERS:
         folder = masks_folder(source.absolute().parent)
-    if found.masks:
-        what = f"{listed([mask.name for mask in found.masks.values()])}: masks of {len(found.masks)} photographs"
-        lack = [name for name, path in zip(names, found.paths, strict=True) if path not in found.masks]
+    if photos.masks:
+        what = f"{listed([mask.name for mask in photos.masks.values()])}: masks of {len(photos.masks)} photographs"
+        lack = [name for name, path in zip(names, photos.paths, strict=True) if path not in photos.masks]
         return ("", (f"{what}, not used, as {listed(lack)} have none",)) if lack else (str(source), (f"{what}, used",))
     if folder is not None:
         lack = [name for name, mask in zip(names, mask_files(folder, names), strict=True) if mask is None]
         if lack:
             return "", (f"{folder}: its masks are not used, as {listed(lack)} have none",)
         return str(folder), (f"{folder}: its masks are used",)
-    n_cut = sum(map(is_cut_out, found.paths))
+    n_cut = sum(map(is_cut_out, photos.paths))
     what = f"alpha channels of {n_cut} of {count} photographs have transparent pixels"
-    if 2 * n_cut > count and all(map(_has_alpha, found.paths)):
+    if 2 * n_cut > count and all(map(_has_alpha, photos.paths)):
         return str(source), (f"{what}: used as masks",)
     return "", ((f"{what}: not used as masks",) if n_cut else ())
 
 
-def masks_of(source: Path, found: Photographs) -> list[Path]:
+def masks_of(source: Path, photos: Photographs) -> list[Path]:
     """The mask file of each photograph in the folder `source` itself, the photograph if its alpha channel is the mask.
 
     Raises UserError if one has none.
     """
-    lack = [path for path in found.paths if path not in found.masks and not _has_alpha(path)]
+    lack = [path for path in photos.paths if path not in photos.masks and not _has_alpha(path)]
     if lack:
         raise UserError(
-            f"--masks {source}: {len(lack)} of {len(found.paths)} photographs have no mask, the first is "
+            f"--masks {source}: {len(lack)} of {len(photos.paths)} photographs have no mask, the first is "
             f"{lack[0].name}: it has no alpha channel, and there is no {lack[0].stem}_mask.png"
         )
-    return [found.masks.get(path, path) for path in found.paths]
+    return [photos.masks.get(path, path) for path in photos.paths]
 
 
 def is_cut_out(path: Path) -> bool:

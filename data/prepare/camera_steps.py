@@ -77,11 +77,11 @@ def estimate_cameras(steps: Steps, frames: Sequence[Frame], is_sequence: bool, m
     except DiskError:
         raise
     except UserError:
-        found = ("features", "matches", "cameras")
-        if not steps.reused.intersection(found):
+        names = ("features", "matches", "cameras")
+        if not steps.reused.intersection(names):
             raise
         say("no cameras were found with the results of an earlier run; features, matches and cameras are redone")
-        for name in found:
+        for name in names:
             steps.forget(name)
         model = _run_all(steps, frames, is_sequence, masks, say)
     say(
@@ -116,8 +116,8 @@ def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: st
             is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= steps.result("matches"),
         )
     )
-    found = partial(find_cameras, steps.folder, frames, is_sequence, masks, say)
-    return steps.run(Step("cameras", found, (MODELS,), read=lambda stored: _for_masks(stored, masks)))
+    find = partial(find_cameras, steps.folder, frames, is_sequence, masks, say)
+    return steps.run(Step("cameras", find, (MODELS,), read=lambda stored: _for_masks(stored, masks)))
 
 
 def _match(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:
@@ -146,11 +146,11 @@ def _whole(work: Path) -> Source:
     return replace(WHOLE, masks=OVERLAY) if (work / OVERLAY).is_dir() else WHOLE
 
 
-def _for_masks(found: dict[str, Any], masks: str) -> dict[str, Any]:
+def _for_masks(stored: dict[str, Any], masks: str) -> dict[str, Any]:
     """The stored result; raises ValueError if other masks could lead to another one."""
-    if found.get("masks", FIT) not in (FIT, masks):
+    if stored.get("masks", FIT) not in (FIT, masks):
         raise ValueError
-    return found
+    return stored
 
 
 def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, Any]:
@@ -181,11 +181,11 @@ def find_cameras(work: Path, frames: Sequence[Frame], is_sequence: bool, masks: 
     try:
         if whole:
             (work / MODELS).rename(folder / MODELS)
-            found = _better_of_object(work, frames, is_sequence, whole, before, say)
+            model = _better_of_object(work, frames, is_sequence, whole, before, say)
         else:
             remove(work / MODELS)
-            found = _of_object(work, frames, is_sequence)
-        return {**found, "masks": masks}
+            model = _of_object(work, frames, is_sequence)
+        return {**model, "masks": masks}
     except (WorkError, NotJoinedError):
         raise
     except UserError as error:
@@ -198,9 +198,9 @@ def _mapped(work: Path, frames: Sequence[Frame], source: Source) -> dict[str, An
     """The result of `map_images`; raises NotJoinedError if it has no camera of a position of the object."""
     positions = {position_of(frame.source) for frame in frames}
     try:
-        found = map_images(work, frames, source)
-        if positions.issubset(map(position_of, found["names"])):
-            return found
+        model = map_images(work, frames, source)
+        if positions.issubset(map(position_of, model["names"])):
+            return model
     except UserError as error:
         if isinstance(error, WorkError) or len(positions) < 2:
             raise
@@ -248,9 +248,9 @@ def _of_object(work: Path, frames: Sequence[Frame], is_sequence: bool) -> dict[s
         write_image(work / OF_OBJECT.masks / f"{frame.name}.png", hard)
     find_features(work, groups(frames), OF_OBJECT)
     match_features(work, frames, is_sequence, OF_OBJECT)
-    found = _mapped(work, frames, OF_OBJECT)
+    model = _mapped(work, frames, OF_OBJECT)
     note = "the cameras are those of the object: only features inside the masks were used"
-    return {**found, "notes": [*found["notes"], note]}
+    return {**model, "notes": [*model["notes"], note]}
 
 
 def mask_agreement(work: Path) -> float | None:

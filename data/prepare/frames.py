@@ -102,19 +102,19 @@ def _copied(pixels: np.ndarray, path: Path, folder: Path, number: int, is_panora
     kept = pixels.dtype == np.uint8 and pixels.shape[2] != 4 and max(pixels.shape[:2]) <= MAX_SIDE and not profile
     kept = kept and path.suffix.lower() in WRITTEN_SUFFIXES  # COLMAP reads them
     if kept and orientation == 1 and not is_whole:
-        found = [Frame(f"{number:04d}{path.suffix.lower()}", path.name, *size_of(pixels), None)]
-        write_result(folder / found[0].name, read_regular(path))
+        written = [Frame(f"{number:04d}{path.suffix.lower()}", path.name, *size_of(pixels), None)]
+        write_result(folder / written[0].name, read_regular(path))
     else:
-        found = _written(upright(rgb_of(eight_bits(pixels)), orientation), folder, number, path.name, is_whole)
+        written = _written(upright(rgb_of(eight_bits(pixels)), orientation), folder, number, path.name, is_whole)
     remarks = (profile,) if profile else ()
     if is_whole:
-        return [replace(frame, remarks=remarks) for frame in found]
-    size = found[0].width, found[0].height
+        return [replace(frame, remarks=remarks) for frame in written]
+    size = written[0].width, written[0].height
     uncropped = _uncropped_size(path, size_of(pixels))
     reduced = max(size) / max(size_of(pixels))
     if focal:
         focal = focal_pixels(focal, size) if uncropped is None else reduced * focal_pixels(focal, uncropped)
-    return [replace(found[0], focal=focal, remarks=remarks, is_cropped=uncropped is not None, reduction=reduced)]
+    return [replace(written[0], focal=focal, remarks=remarks, is_cropped=uncropped is not None, reduction=reduced)]
 
 
 def copy_video(video: Path, count: int, folder: Path, bar: Bar, is_panorama: bool = False) -> list[dict[str, object]]:

@@ -80,41 +80,41 @@ def prepare(request: Request, say: Say) -> bool:
             parse_roi(request.roi)  # raises now, not after minutes of work
         if request.known.length:
             lengths_of(request.known.length)
-        found = find_photographs(request.images)
+        photos = find_photographs(request.images)
         before = list[Frame]()
         if not request.overwrite:
             more.finish(request.target / WORK, FINISHED, say)
             before = more.earlier_frames(Steps(request.target / WORK, {}, say))
-            found = more.in_earlier_order(found, before, request.target / WORK)
-        sources = found.paths
+            photos = more.in_earlier_order(photos, before, request.target / WORK)
+        sources = photos.paths
         is_whole = request.is_panorama or any(map(is_tagged, sources))
         if not request.masks and request.images.is_dir() and not is_whole:
-            folder, notes = masks_beside(request.images, found)
-            request, found = replace(request, masks=folder), replace(found, notes=(*found.notes, *notes))
-        if found.positions:
-            _require_joinable(request, found, is_whole)
+            folder, notes = masks_beside(request.images, photos)
+            request, photos = replace(request, masks=folder), replace(photos, notes=(*photos.notes, *notes))
+        if photos.positions:
+            _require_joinable(request, photos, is_whole)
         given = None
         if name := request.cameras or request.lens:
             flag = "--cameras" if request.cameras else "--lens"
             if is_whole or (request.cameras and not request.images.is_dir()):
                 raise UserError(f"{flag} {name}: needs a folder of photographs, no video and no panoramas")
             given = read_given(flag, name, request.target.parent, WORK)
-        mask_paths = _check_masks(request, found)
+        mask_paths = _check_masks(request, photos)
         if request.masks == "box" or mask_paths:
             require_no_mask_files(sources, request.is_panorama, request.masks)
         boxes = find_boxes(request.images, request.target, request.boxes, sources) if request.masks == "box" else {}
         products.require_apart(request.images, request.masks, request.target, WORK)
         products.require_no_links(request.target / WORK)
         with products.only_one(request.target / WORK):
-            inputs = _inputs(request, found, mask_paths, boxes, given)
+            inputs = _inputs(request, photos, mask_paths, boxes, given)
             steps = Steps(request.target / WORK, inputs, say)
             steps.require_own(OUTPUTS)
             following = Steps(steps.folder / more.NEXT, inputs, say)
-            if _is_changed(request, steps, following, found, before, is_whole):
+            if _is_changed(request, steps, following, photos, before, is_whole):
                 if not following.is_begun("photographs"):
                     more.start(following.folder, steps.folder)
                 try:
-                    _grow(request, found, mask_paths, boxes, before, following, say)
+                    _grow(request, photos, mask_paths, boxes, before, following, say)
                 except UserError as error:
                     if not isinstance(error, WorkError) and not following.is_done("cameras"):
                         remove(following.folder)
@@ -126,9 +126,9 @@ def prepare(request: Request, say: Say) -> bool:
             products.require_made(steps.folder, request.target, bool(request.masks))
             for note in notes_of(request.images, sources):
                 say(note)
-            cut = masks.within if found.positions else cut_of(request.masks, boxes, bool(request.roi))
+            cut = masks.within if photos.positions else cut_of(request.masks, boxes, bool(request.roi))
             try:
-                _prepare(request, found, mask_paths, cut, given, steps, say)
+                _prepare(request, photos, mask_paths, cut, given, steps, say)
             except WorkError:
                 raise
             except UserError:
@@ -143,7 +143,7 @@ def prepare(request: Request, say: Say) -> bool:
 
 def _prepare(
     request: Request,
-    found: Photographs,
+    photos: Photographs,
     mask_paths: Sequence[Path],
     cut: Cut | None,
     given: GivenCameras | None,
@@ -151,11 +151,11 @@ def _prepare(
     say: Say,
 ) -> None:
     """Run all steps that are not complete. Notes on the photographs are logged, and recorded in the scene."""
-    sources = found.paths
-    frames = _copy_frames(request, found, steps, say)
+    sources = photos.paths
+    frames = _copy_frames(request, photos, steps, say)
     if given is not None and request.lens:
         frames, given = with_lenses(frames, given), None
-    notes = [*found.notes, *remarks(frames)]
+    notes = [*photos.notes, *remarks(frames)]
     for note in notes:
         say(note)
     if request.masks in ("", *masks.WITH_CAMERAS):
@@ -189,7 +189,7 @@ def _prepare(
             said = [*notes, *model["notes"]]
             world = partial(in_frame_of, frame=given.frame, case=given.folder.name, notes=said)
     notes += overlay_note(steps.folder)
-    named = dict(zip(found.sources, sources, strict=True))
+    named = dict(zip(photos.sources, sources, strict=True))
     world = world or partial(
         world_frame, known=request.known, frames=frames, sources=named, model=model, roi=request.roi, notes=notes
     )
@@ -222,7 +222,7 @@ def _is_changed(
     request: Request,
     steps: Steps,
     following: Steps,
-    found: Photographs,
+    photos: Photographs,
     before: Sequence[Frame],
     is_whole: bool,
 ) -> bool:
@@ -232,16 +232,16 @@ def _is_changed(
         return False
     if following.is_done("cameras"):
         return True
-    if is_whole or found.positions or request.cameras or request.lens or not request.images.is_dir() or not before:
+    if is_whole or photos.positions or request.cameras or request.lens or not request.images.is_dir() or not before:
         return False
     is_other = not steps.is_begun("photographs") and not (steps.folder / OVERLAY).exists()
     has_masks = (request.target / "mask").is_dir()
-    return is_other and more.can_grow(before, found.sources) and has_masks == bool(request.masks)
+    return is_other and more.can_grow(before, photos.sources) and has_masks == bool(request.masks)
 
 
 def _grow(
     request: Request,
-    found: Photographs,
+    photos: Photographs,
     mask_paths: Sequence[Path],
     boxes: Mapping[str, np.ndarray],
     before: Sequence[Frame],
@@ -250,10 +250,10 @@ def _grow(
 ) -> None:
     """Register the new photographs in the scene, whose frame and region stay, and write it again."""
     work = request.target / WORK
-    removed = [frame.source for frame in before if frame.source not in found.sources]
-    added = len(found.paths) - len(before) + len(removed)
+    removed = [frame.source for frame in before if frame.source not in photos.sources]
+    added = len(photos.paths) - len(before) + len(removed)
     say(f"{request.target}: photographs added to the scene: {added}, removed from it: {len(removed)}")
-    copy = partial(more.copy_all, found, before, work, following.folder)
+    copy = partial(more.copy_all, photos, before, work, following.folder)
     frames = following.run(Step("photographs", copy, (sfm.IMAGES,), read=lambda rows: [Frame(**row) for row in rows]))
     names, database = [frame.name for frame in frames], following.folder / sfm.DATABASE
     find = partial(more.find_all_features, work, following.folder, frames)
@@ -270,7 +270,7 @@ def _grow(
     for note in model["notes"]:
         say(note)
     if request.masks not in ("", *masks.WITH_CAMERAS):
-        _add_masks(request, following, frames, found.paths, mask_paths)
+        _add_masks(request, following, frames, photos.paths, mask_paths)
     called = {frame.name: frame.source for frame in frames}
     world = partial(more.as_before, model=model, following=following.folder, target=request.target, called=called)
     _write(request, following, frames, cut_of(request.masks, boxes, True), world, say)
@@ -279,7 +279,7 @@ def _grow(
 
 def _inputs(
     request: Request,
-    found: Photographs,
+    photos: Photographs,
     mask_paths: Sequence[Path],
     boxes: Mapping[str, np.ndarray],
     given: GivenCameras | None,
@@ -290,13 +290,13 @@ def _inputs(
     is_video = not request.images.is_dir()
     return {
         "photographs": [
-            [[source, *row[1:]] for source, row in zip(found.sources, fingerprint(found.paths), strict=True)],
+            [[source, *row[1:]] for source, row in zip(photos.sources, fingerprint(photos.paths), strict=True)],
             *(request.frames if is_video else 0, MAX_SIDE),
             *(["panorama"] if request.is_panorama else []),
-            *sorted({name for path in found.paths if not is_video and (name := profile_note(path))}),
+            *sorted({name for path in photos.paths if not is_video and (name := profile_note(path))}),
         ],
         "features": given.numbers() if given is not None and request.lens else [],
-        "matches": [is_video, *([method, fingerprint(mask_paths)] if found.positions else [])],
+        "matches": [is_video, *([method, fingerprint(mask_paths)] if photos.positions else [])],
         "cameras": given.numbers() if given is not None and request.cameras else [],
         "masks": [method, fingerprint(mask_paths), *([drawn] if drawn else [])],
         FINISHED: _options(request),
@@ -312,9 +312,9 @@ def _options(request: Request) -> list[object]:
     ]
 
 
-def _require_joinable(request: Request, found: Photographs, is_whole: bool) -> None:
+def _require_joinable(request: Request, photos: Photographs, is_whole: bool) -> None:
     """Raises UserError unless photographs of several positions of the object have masks and can be used together."""
-    named = f"--images {request.images}: photographs of {len(found.positions)} positions ({listed(found.positions)})"
+    named = f"--images {request.images}: photographs of {len(photos.positions)} positions ({listed(photos.positions)})"
     if is_whole or request.cameras:
         raise UserError(f"{named}: leave out --cameras and panoramas, or give one of these subfolders")
     if request.masks in ("", *masks.WITH_CAMERAS):
@@ -324,7 +324,7 @@ def _require_joinable(request: Request, found: Photographs, is_whole: bool) -> N
         )
 
 
-def _check_masks(request: Request, found: Photographs) -> list[Path]:
+def _check_masks(request: Request, photos: Photographs) -> list[Path]:
     """The mask file of each image, or [] without mask files; raises UserError if the masks cannot be made."""
     if request.masks == "rembg":
         masks.require_rembg()
@@ -333,8 +333,8 @@ def _check_masks(request: Request, found: Photographs) -> list[Path]:
     if not request.images.is_dir():
         raise UserError(f"--masks {request.masks}: frames of a video have no files of masks; use colorkey or grabcut")
     if Path(request.masks).resolve() == request.images.resolve():
-        return masks_of(request.images, found)
-    return masks.require_masks(Path(request.masks), found.names)
+        return masks_of(request.images, photos)
+    return masks.require_masks(Path(request.masks), photos.names)
 
 
 def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
@@ -373,9 +373,9 @@ def _is_whole(request: Request, steps: Steps, say: Say) -> bool:
     return not damaged
 
 
-def _copy_frames(request: Request, found: Photographs, steps: Steps, say: Say) -> list[Frame]:
+def _copy_frames(request: Request, photos: Photographs, steps: Steps, say: Say) -> list[Frame]:
     """Copy the images to the work folder and log their number, sizes and focal lengths."""
-    folder, sources = steps.folder / sfm.IMAGES, found.paths
+    folder, sources = steps.folder / sfm.IMAGES, photos.paths
 
     def work() -> list[dict[str, object]]:
         is_folder = request.images.is_dir()
@@ -386,8 +386,8 @@ def _copy_frames(request: Request, found: Photographs, steps: Steps, say: Say) -
 
     later = ("features", "matches", "cameras", "masks")
     frames = steps.run(Step("photographs", work, (sfm.IMAGES,), later, lambda value: [Frame(**one) for one in value]))
-    if found.positions:
-        frames = [replace(frame, source=source) for frame, source in zip(frames, found.sources, strict=True)]
+    if photos.positions:
+        frames = [replace(frame, source=source) for frame, source in zip(frames, photos.sources, strict=True)]
     say(describe(groups(frames)))
     return frames
 

@@ -190,8 +190,8 @@ def notes_of(source: Path, images: Sequence[Path]) -> list[str]:
 def hdr_note(video: Path) -> list[str]:
     """A note on a video whose colours are HDR, which OpenCV does not convert; none on others."""
     with open_input(video) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        found = COLOURS_OF_MP4.search(content) or COLOURS_OF_MATROSKA.search(content[:MATROSKA_BYTES])
-        name = TRANSFERS.get(found.group(1)[-1]) if found else None
+        transfer = COLOURS_OF_MP4.search(content) or COLOURS_OF_MATROSKA.search(content[:MATROSKA_BYTES])
+        name = TRANSFERS.get(transfer.group(1)[-1]) if transfer else None
     words = "is HDR ({}), which is not converted, so that colours are pale: export it as SDR, or record without HDR"
     return [f"{video.name}: {words.format(name)}"] if name else []
 

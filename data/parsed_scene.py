@@ -111,17 +111,12 @@ class WorldFrame:
     notes: tuple[str, ...] = ()  # sentences on how the photographs were read, and what is wrong with them
     reference: Reference | None = None  # from GPS, in its own file
     doubt: str = ""  # why the cameras may be wrong, a sentence; "": nothing says so
-    cropped: tuple[str, ...] = ()  # photographs that look cropped, whose principal points are unknown
+    limit: str = ""  # what limits the accuracy of the cameras, a sentence; "": nothing is known to
 
     @property
     def is_metric(self) -> bool:
         """Whether the unit is a metre."""
         return bool(self.scale_source)
-
-    @property
-    def limit(self) -> str:
-        """Which photographs limit the accuracy of the cameras, in words; "" for none."""
-        return f"the centres of cropped photographs are not known: {listed(self.cropped)}" if self.cropped else ""
 
     @property
     def left_out(self) -> str:

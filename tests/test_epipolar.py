@@ -9,6 +9,7 @@ from scipy.spatial.transform import Rotation
 
 from data.parsed_scene import MASK_HALF, WorldFrame
 from data.prepare.inspection.epipolar import cameras, pair_distances
+from data.prepare.sfm.reconstruct import ESTIMATED_CENTRES
 from data.scenes.scene import Scene
 from models.results.report.reconstruction import trust
 
@@ -76,10 +77,11 @@ def test_right_cameras_are_good_in_any_world(corner):
 
 @pytest.mark.slow
 def test_cameras_of_crops_without_their_centres_are_not_good(corner):
-    frame = WorldFrame("", cropped=("a.jpg", "b.jpg"))
+    frame = WorldFrame("", limit=ESTIMATED_CENTRES.format("a.jpg and b.jpg"))
     finding = cameras(replace(corner, frame=frame))
-    assert finding.verdict == "fair" and "the centres of cropped photographs are not known: a.jpg and b" in finding.line
-    assert "do not measure on the mesh" in trust({"points_missing": 0.0}, frame)[0]
+    assert finding.verdict == "fair" and "the centres of cropped photographs are estimated: a.jpg and b" in finding.line
+    assert finding.consequence == "cameras may be turned by a degree: use the uncropped photographs"
+    assert "use the uncropped photographs to measure on it" in trust({"points_missing": 0.0}, frame)[0]
 
 
 @pytest.mark.slow

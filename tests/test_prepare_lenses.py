@@ -140,6 +140,7 @@ def test_the_better_of_both_stays(score, error, points, tmp_path, monkeypatch):
     monkeypatch.setattr(reconstruct, "_used", lambda *given: None)
     found = reconstruct.map_images(tmp_path, frames)
     assert found["points"] == points and len(found["notes"]) == (points == 500) and sources[1].is_optional
+    assert found["limit"] == ""
     assert found["remarks"] == found["notes"], "recorded with the scene, for inspect and result.md"
 
 

@@ -16,7 +16,7 @@ from data.prepare.inspection.epipolar import PairDistance, cameras, torn_pairs
 from data.prepare.sfm import mapping, reconstruct, stages
 from data.prepare.sfm.joining import Matched
 from data.prepare.sfm.matches import components, forget_pairs, read_links
-from data.prepare.sfm.twins import twins
+from data.prepare.sfm.twins import STRONG, twins
 from data.prepare.walk import LEAST_TORN
 from models.results.report.reconstruction import trust
 
@@ -160,6 +160,23 @@ def test_right_cameras_and_a_second_lap_are_not_suspected():
     twice = np.concatenate([ring(12), ring(12)])  # a turntable, exactly
     model, pairs = model_of(twice), matched(twice, 1)
     assert twins(model, pairs, mapping.agreement(model, pairs)) == ([], [])
+
+
+def test_few_wrong_matches_before_one_side_are_not_suspected():
+    poses = ring(COUNT)[np.random.default_rng(1).permutation(COUNT // 2)]
+    model = model_of(poses)
+    pairs = [replace(pair, pixels=tuple(np.tile(side, (4, 1)) for side in pair.pixels)) for pair in matched(poses, 1)]
+    towards = poses[:, :3, 2] @ poses[:, :3, 2].T
+    beside = max(pairs, key=lambda pair: len(pair.pixels[0]))
+    far = [(one, other) for one, other in np.argwhere(towards < np.cos(np.radians(80))) if one < other]
+    for count, is_suspected in ((STRONG, False), (len(beside.pixels[0]), True)):
+        few = tuple(pixels[:count] for pixels in beside.pixels)
+        wrong = [Matched((f"{one:04d}", f"{other:04d}"), (np.arange(count),) * 2, few) for one, other in far]
+        mixed = [pair for pair in pairs if pair.names not in {pair.names for pair in wrong}] + wrong
+        agreeing = mapping.agreement(model, mixed)
+        assert len(wrong) > 5 and not any(agreeing[pair.names] for pair in wrong)
+        torn, removed = twins(model, mixed, agreeing)
+        assert bool(torn) == is_suspected and removed == []
 
 
 def test_verified_matches_of_pairs_are_removed(tmp_path):

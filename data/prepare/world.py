@@ -70,8 +70,8 @@ def world_frame(
     outliers = gps.left_out if gps else ()
     noted = [f"GPS positions that do not fit the cameras are left out: {listed(outliers)}"] if outliers else []
     frame = replace(stood.frame or WorldFrame(""), camera_errors=named, without_camera=without, reference=grid)
-    doubt, cropped = model.get("doubt", ""), tuple(model.get("cropped", ()))
-    frame = replace(frame, doubt=doubt, cropped=cropped, notes=(*notes, *model.get("remarks", ()), *noted))
+    frame = replace(frame, doubt=model.get("doubt", ""), limit=model.get("limit", ""))
+    frame = replace(frame, notes=(*notes, *model.get("remarks", ()), *noted))
     return replace(stood, frame=frame, notes=(*stood.notes, *noted))
 
 

@@ -171,11 +171,7 @@ HOME = (
 # The first start: the helper was compiled twice, to store a key by which later runs ended to build it anew; the folder
 # of its cache is named by everything that it depends on.
 HELPER = (
-    Change(
-        COMPILER,
-        "    recompile = compile(",
-        "    if jit_utils.cc:\n        return\n    compile(",
-    ),
+    Change(COMPILER, "    recompile = compile(", "    if jit_utils.cc:\n        return\n    compile("),
     Change(
         COMPILER,
         '    if recompile and jit_utils.cc:\n        LOG.e("jit_utils updated, please rerun your command.")\n'

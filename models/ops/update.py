@@ -98,10 +98,7 @@ def updated_by(
         return [jt.ternary(taken.broadcast(old.shape), value, old.detach()).stop_grad() for value, old in pairs]
 
     return Update(
-        chosen(parameters, before.parameters),
-        chosen(firsts, before.exp_avg),
-        chosen(seconds, before.exp_avg_sq),
-        taken,
+        chosen(parameters, before.parameters), chosen(firsts, before.exp_avg), chosen(seconds, before.exp_avg_sq), taken
     )
 
 

@@ -198,8 +198,8 @@ def _finding(scene: Scene) -> Finding:
         )
         return Finding("cameras", figure, "fair", consequence)
     if verdict == "good" and scene.frame is not None and scene.frame.limit:
-        consequence = "their cameras may be turned by degrees, and the shape distorted: use the uncropped photographs"
-        return Finding("cameras", f"{figure}; {scene.frame.limit}", "fair", consequence)
+        limit, _, consequence = scene.frame.limit.partition("; ")
+        return Finding("cameras", f"{figure}; {limit}", "fair", f"{consequence}: use the uncropped photographs")
     if verdict == "good":
         return Finding("cameras", figure, verdict, "the cameras agree with the photographs")
     if len(wrong):

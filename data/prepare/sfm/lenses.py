@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data.prepare.sfm.colmap_tasks import CAMERA_MODEL, Report, median_error, robust_options, verify
+from data.prepare.sfm.colmap_tasks import CAMERA_MODEL, LEAST_ANGLE, Report, median_error, robust_options, verify
 
 LEAST_POINTS = 3  # for each image: a model with fewer points is none, such as one without parallax
 # A mean reprojection error, in pixels, and a change of the focal length with which that of EXIF is doubtful: right ones
@@ -24,7 +24,8 @@ LEAST_CROPS, LEAST_CENTRE_FALL, MOST_CROPPED = 8, 0.95, 0.5  # images, of the me
 # Steps of the search for the lens of crops: relative ones of the focal length, and ones of the radial coefficient.
 LENS_STEPS = np.array([[0.01, 0.02], [0.005, 0.01]])
 PLACES = np.array([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], [1, 1]], float)  # where a quadratic is fitted
-MOST_STEPS = 2.0
+MOST_STEPS, COST_TOLERANCE, MOST_ITERATIONS = 2.0, 1e-7, 40
+OUTLIER = 4.0  # median errors: outliers slow the search
 LONG_FOCALS = (2.5, 6.0, 15.0)  # widths, to start from where COLMAP's 1.2 gives no points
 
 WITHOUT_EXIF = "without the focal length of EXIF"
@@ -142,6 +143,8 @@ def with_centres(model: Any, reductions: Mapping[str, float]) -> Any | None:
         config.set_constant_cam_intrinsics(key)
     config.fix_gauge(pycolmap.BundleAdjustmentGauge.TWO_CAMS_FROM_WORLD)
     options = robust_options(refine_focal_length=False, refine_extra_params=False, refine_principal_point=True)
+    solver = options.ceres.solver_options
+    solver.function_tolerance, solver.max_num_iterations = COST_TOLERANCE, MOST_ITERATIONS
 
     def cost(lens: np.ndarray) -> float:
         """The cost of bundle adjustment of poses, points and centres, with this focal length and coefficient."""
@@ -156,6 +159,8 @@ def with_centres(model: Any, reductions: Mapping[str, float]) -> Any | None:
         own = [(camera.params[0] / reduction, camera.params[3]) for camera, reduction in cameras.values()]
         lens = np.median(own, axis=0)
         cost(lens)
+    centred.update_point_3d_errors()
+    pycolmap.ObservationManager(centred).filter_all_points3D(OUTLIER * median_error(centred), LEAST_ANGLE)
     for step in LENS_STEPS:  # a focal length that is off by 1 % turns all cameras by a degree, which their centres hide
         around = np.array([lens[0], 1.0]) * step
         lens = lens + around * lowest(PLACES, [cost(lens + around * place) for place in PLACES])

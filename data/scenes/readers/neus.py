@@ -138,7 +138,7 @@ def read_frame(path: Path) -> WorldFrame | None:
             without_camera=tuple(map(str, content.get("without_camera", ()))),
             notes=tuple(map(str, content.get("notes", ()))),
             doubt=str(content.get("doubt", "")),
-            cropped=tuple(map(str, content.get("cropped", ()))),
+            limit=str(content.get("limit", "")),
         )
         if grid.is_file():
             content, source = read_object(grid), grid

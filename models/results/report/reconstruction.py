@@ -142,7 +142,7 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     """Sentences on the reliability of the result, from its metrics and photographs without cameras; at least one."""
     sentences = [f"{frame.doubt}; do not rely on the mesh or measure on it"] if frame.doubt else []
     if frame.limit:
-        sentences.append(f"{frame.limit}; the shape may be distorted by some per cent, do not measure on the mesh")
+        sentences.append(f"{frame.limit}, and the shape distorted: use the uncropped photographs to measure on it")
     if frame.without_camera:
         sentences.append(f"{frame.left_out}; what only they show is missing or invented: take photographs between them")
     missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))

@@ -92,6 +92,13 @@ def test_each_decision_follows_the_scene_and_its_key_forces_another(demo, case):
     assert other.key == setting.partition("=")[0] and f"[forced by {other.key}]" in other.text()
 
 
+def test_the_first_surface_of_a_room_is_around_the_cameras(demo):
+    for settings in ((), (WITHOUT,)):
+        room, around = plan_of(from_within(demo), *settings), plan_of(demo, *settings)
+        assert room.is_interior and room.radius == 0.9
+        assert not around.is_interior and around.radius < 0.6
+
+
 def test_the_table_names_what_a_forced_key_takes_away_and_when_losses_count(demo):
     def row(name, scene, *settings, before=UNSWEPT):
         made = load_config(FAST, "demo", settings)

@@ -239,6 +239,14 @@ def test_the_released_sdf_network_starts_near_the_distance_to_a_sphere():
     assert np.abs(error).mean() < 0.12 and np.abs(error).max() < 0.4
 
 
+@pytest.mark.parametrize(("is_inverted", "sign"), [(False, 1), (True, -1)])
+def test_the_sphere_may_have_another_radius(is_inverted, sign):
+    field = SDFNetwork(dataclasses.replace(RELEASED, scale=2.0), np.random.default_rng(0))
+    field.begin_with_sphere(0.8, is_inverted)
+    error = distance_of(field, AROUND).numpy()[:, 0] - sign * (np.linalg.norm(AROUND, axis=1) - 0.8)
+    assert np.abs(error).mean() < 0.12 and np.abs(error).max() < 0.4
+
+
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others():
     first, again, other = (export_state(SDFNetwork(SDF, np.random.default_rng(seed))) for seed in (7, 7, 8))
     assert list(first) == [f"lin{i}.{leaf}" for i in range(3) for leaf in ("bias", "weight_g", "weight_v")]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import importlib.util
+import itertools
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -166,7 +167,11 @@ def write_video(path: Path, frames: Iterable[np.ndarray], fps: float, wanted: st
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}").absolute()
     try:
         temporary.unlink(missing_ok=True)  # a link would redirect the output
-        count = (_h264 if coded == H264 else _vp9)(temporary, _even(frames), fps)
+        even = _even(frames)
+        count, first = 0, next(even, None)
+        if first is not None:
+            size = first.shape[1], first.shape[0]
+            count = (_h264 if coded == H264 else _vp9)(temporary, itertools.chain([first], even), size, fps)
         if count == 0 or sum(1 for _ in read_frames(temporary)) != count:
             raise UserError(f"the video {path} cannot be written: is the disk full, or the folder read-only?")
         os.replace(temporary, path)
@@ -185,38 +190,26 @@ def _even(frames: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         yield np.ascontiguousarray(np.pad(frame, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge"))
 
 
-def _vp9(path: Path, frames: Iterator[np.ndarray], fps: float) -> int:
-    """Write the frames with OpenCV; returns their number, 0 if it fails."""
-    count, writer = 0, None
+def _vp9(path: Path, frames: Iterable[np.ndarray], size: tuple[int, int], fps: float) -> int:
+    """Write frames of a size (width, height) with OpenCV; returns their number, 0 if it fails."""
+    count = 0
     with native_stderr_silenced():
-        for frame in frames:
-            if writer is None:
-                size = (frame.shape[1], frame.shape[0])
-                writer = cv2.VideoWriter(str(path), cv2.CAP_FFMPEG, cv2.VideoWriter.fourcc(*"vp09"), fps, size)
-                if not writer.isOpened():
-                    return 0
+        writer = cv2.VideoWriter(str(path), cv2.CAP_FFMPEG, cv2.VideoWriter.fourcc(*"vp09"), fps, size)
+        for frame in frames if writer.isOpened() else ():
             writer.write(frame[..., ::-1])
             count += 1
-        if writer is not None:
-            writer.release()
+        writer.release()
     return count if path.exists() else 0
 
 
-def _h264(path: Path, frames: Iterator[np.ndarray], fps: float) -> int:
-    """Write the frames with imageio-ffmpeg; returns their number."""
+def _h264(path: Path, frames: Iterable[np.ndarray], size: tuple[int, int], fps: float) -> int:
+    """Write frames of a size (width, height) with imageio-ffmpeg; returns their number."""
     import imageio_ffmpeg
 
-    count, writer = 0, None
-    try:
+    count, options = 0, {"fps": fps, "quality": 8, "macro_block_size": 2, "ffmpeg_log_level": "quiet"}
+    with contextlib.closing(imageio_ffmpeg.write_frames(str(path), size, **options)) as writer:
+        writer.send(None)
         for frame in frames:
-            if writer is None:
-                size = (frame.shape[1], frame.shape[0])
-                options = {"fps": fps, "quality": 8, "macro_block_size": 2, "ffmpeg_log_level": "quiet"}
-                writer = imageio_ffmpeg.write_frames(str(path), size, **options)
-                writer.send(None)
             writer.send(frame)
             count += 1
-    finally:
-        if writer is not None:
-            writer.close()
     return count if path.exists() else 0

@@ -1,6 +1,7 @@
 """Lenses that are not what was assumed: several of one size, focal lengths of EXIF that are wrong, no points."""
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -128,6 +129,10 @@ def test_a_model_without_points_is_refused_after_other_focal_lengths(tmp_path, m
     with pytest.raises(UserError, match="only 0 points could be located, so the camera hardly moved, or a long lens"):
         reconstruct.map_images(tmp_path, frames)
     assert len(sources) == 4 and not any(source.is_optional for source in sources)
+    mappers(monkeypatch, [result(0, (4, 900))])
+    known = [replace(frame, lens="PINHOLE 60 60 32 24") for frame in frames]
+    with pytest.raises(UserError, match="0 points could be located, .* hardly moved or the lens of --lens is another"):
+        reconstruct.map_images(tmp_path, known)
 
 
 @pytest.mark.parametrize(

@@ -273,7 +273,8 @@ def _sights(
     sights = []
     for start in (0, 5):
         name = words[start]
-        image = next((one for one in parsed.images if sources.get(one.path.name, one.path).name == name), None)
+        paths = {f"/{sources.get(one.path.name, one.path).as_posix()}": one for one in parsed.images}
+        image = next((one for path, one in paths.items() if path.endswith(f"/{name}")), None)
         if image is None:
             raise UserError(f"--scale: {name}: no photograph of this name has a camera; name two that have one")
         pixel = np.array([float(word) for word in words[start + 1 + 2 * end : start + 3 + 2 * end]])

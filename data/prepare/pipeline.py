@@ -319,8 +319,9 @@ def _require_joinable(request: Request, photos: Photographs, is_whole: bool) -> 
         raise UserError(f"{named}: leave out --cameras and panoramas, or give one of these subfolders")
     if request.masks in ("", *masks.WITH_CAMERAS):
         raise UserError(
-            f"{named} are joined by the object alone, so each photograph needs a mask: give a folder masks/ in "
-            "each subfolder, --masks colorkey or rembg; or move the photographs together, if the object did not move"
+            f"{named} are joined by the object alone, so each photograph needs a mask: give a folder masks/ in each "
+            "subfolder, --masks colorkey or rembg (with box, prepare each alone, and give copies of its image/ and "
+            "mask/); or move the photographs together, if the object did not move"
         )
 
 

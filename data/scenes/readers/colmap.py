@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from scipy.spatial.transform import Rotation
 
 from data.cameras import PIXEL_CENTRE, affine
 from data.errors import DamagedError, SceneError, one_line
@@ -36,7 +37,6 @@ IMAGE_HEADER = struct.Struct("<i7di")  # id, quaternion, translation, camera; th
 IMAGE_POINT_BYTES = 24  # x, y, point
 POINT_HEADER = struct.Struct("<Q3d3BdQ")  # id, xyz, rgb, error, length of the track
 TRACK_BYTES = 8  # image, its point
-UNIT_ROUNDING = 1e-12  # of the length of a quaternion: one that is written with all digits stays as it is
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 DECIMAL_COMMA = re.compile(r"[-+]?\d+,\d+([eE][-+]?\d+)?")
 NO_IMAGE = "neither a pose with a name nor a line of matches"
@@ -281,13 +281,7 @@ def _pose(name: str, values: Sequence[float] | np.ndarray) -> np.ndarray:
     if not 0 < length < math.inf:
         numbers = " ".join(f"{value:g}" for value in values[:4])
         raise ModelFileError(f"the quaternion of {one_line(name)} is {numbers}, no rotation")
-    w, x, y, z = np.array(values[:4]) / (length if abs(length - 1) > UNIT_ROUNDING else 1)
-    pose = np.eye(4)
-    pose[0, :3] = 1 - (2 * y * y + 2 * z * z), 2 * x * y - 2 * z * w, 2 * x * z + 2 * y * w
-    pose[1, :3] = 2 * x * y + 2 * z * w, 1 - (2 * x * x + 2 * z * z), 2 * y * z - 2 * x * w
-    pose[2, :3] = 2 * x * z - 2 * y * w, 2 * y * z + 2 * x * w, 1 - (2 * x * x + 2 * y * y)
-    pose[:3, 3] = values[4:]
-    return pose
+    return affine(Rotation.from_quat(np.roll(values[:4], -1) / length).as_matrix(), values[4:])
 
 
 def read_points(path: Path) -> SparsePoints | None:

@@ -80,7 +80,7 @@ def test_cameras_of_crops_without_their_centres_are_not_good(corner):
     frame = WorldFrame("", limit=ESTIMATED_CENTRES.format("a.jpg and b.jpg"))
     finding = cameras(replace(corner, frame=frame))
     assert finding.verdict == "fair" and "the centres of cropped photographs are estimated: a.jpg and b" in finding.line
-    assert finding.consequence == "cameras may be turned by a degree: use the uncropped photographs"
+    assert finding.consequence == "cameras may be turned by two degrees: use the uncropped photographs"
     assert "use the uncropped photographs to measure on it" in trust({"points_missing": 0.0}, frame)[0]
 
 

@@ -45,6 +45,8 @@ def given():
     normals[:3, 2] = 1.0  # from behind
     views = rng.integers(-1, VIEWS, (COUNT, 1 + OTHERS))
     views[:, 0] = np.abs(views[:, 0])
+    # In the corner of both images, on their last column and row.
+    points[3], normals[3], views[3] = (1.055, 0.843, 0.201), (0, 0, -1), (0, 1, -1, -1)
     return points, normals, views.astype(np.int32), cameras(), pictures(rng)
 
 

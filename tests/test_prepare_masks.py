@@ -13,6 +13,7 @@ from data.io.images import read_image, write_image
 from data.prepare import box_masks, masks
 from data.prepare.box_masks import Box, find_boxes
 from data.prepare.pipeline import prepare
+from data.scenes.frustum import outline_pixels
 
 pytestmark = pytest.mark.slow  # it prepares photographs
 
@@ -42,7 +43,7 @@ def test_grabcut_finds_what_differs_from_outside_the_sphere():
     rgb, truth = disc()
     pose = np.eye(4)
     pose[2, 3] = -3.0
-    mask = masks.grab_cut(rgb, np.array([[130.0, 0, 80], [0, 130, 60], [0, 0, 1]]), pose)
+    mask = masks.grab_cut(rgb, outline_pixels(np.array([[130.0, 0, 80], [0, 130, 60], [0, 0, 1]]), pose))
     assert overlap(mask, truth) > 0.9
 
 

@@ -115,24 +115,19 @@ def color_key(image: np.ndarray, colour: np.ndarray, tolerance: float) -> np.nda
     return cv2.morphologyEx(cv2.morphologyEx(mask, cv2.MORPH_OPEN, kernel), cv2.MORPH_CLOSE, kernel)
 
 
-def grab_cut(image: np.ndarray, intrinsics: np.ndarray, c2w: np.ndarray) -> np.ndarray:
-    """uint8 [H, W], 255 on the foreground inside the outline of the unit sphere.
-
-    GrabCut (Rother et al., SIGGRAPH 2004) of OpenCV: the outside of the outline is background, the inside unknown.
-    """
-    return _cut(image, outline_pixels(intrinsics, c2w))
-
-
 def grab_cut_box(image: np.ndarray, box: np.ndarray | None) -> np.ndarray:
     """uint8 [H, W], 255 on the foreground inside a box [4] in pixels; all 0 without a box."""
     if box is None:
         return np.zeros(image.shape[:2], np.uint8)
     left, top, right, bottom = box - 0.5  # from corners of pixels to their centres
-    return _cut(image, [np.array([[left, top], [right, top], [right, bottom], [left, bottom]])])
+    return grab_cut(image, [np.array([[left, top], [right, top], [right, bottom], [left, bottom]])])
 
 
-def _cut(image: np.ndarray, outlines: Sequence[np.ndarray]) -> np.ndarray:
-    """GrabCut with the inside of the outlines, each [K, 2] in pixels, unknown and the rest background."""
+def grab_cut(image: np.ndarray, outlines: Sequence[np.ndarray]) -> np.ndarray:
+    """uint8 [H, W], 255 on the foreground inside outlines, each [K, 2] in pixels.
+
+    GrabCut (Rother et al., SIGGRAPH 2004) of OpenCV: the outside of the outlines is background, the inside unknown.
+    """
     height, width = image.shape[:2]
     size, ratio = size_within((width, height), GRABCUT_SIDE)
     small = cv2.cvtColor(cv2.resize(image, size, interpolation=cv2.INTER_AREA), cv2.COLOR_RGB2BGR)
@@ -191,7 +186,8 @@ def within(scene: Scene) -> Scene:
 
 def cut_by_sphere(scene: Scene) -> Scene:
     """The scene with masks by GrabCut, initialised by the unit sphere; raises UserError if it fails."""
-    masks = _each(scene, lambda view: grab_cut(scene.images[view], scene.intrinsics[view], scene.c2w[view]))
+    outlines = [outline_pixels(*camera) for camera in zip(scene.intrinsics, scene.c2w, strict=True)]
+    masks = _each(scene, lambda view: grab_cut(scene.images[view], outlines[view]))
     share = np.median([np.mean(mask > MASK_HALF) for mask in masks])
     if not LEAST_COVER <= share <= MOST_COVER:
         full = "the region of interest fills the photographs, so the background is unknown"

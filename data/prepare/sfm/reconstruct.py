@@ -93,10 +93,9 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
         )
     others = [doubt] if doubt else []
     others += _notes(models, called, missing, matches.components(sources, links))
-    crops, limit = [frame.source for frame in cropped(frames)], ""
-    if crops:
-        limit = (UNKNOWN_CENTRES if result.uncentred_error is None else ESTIMATED_CENTRES).format(listed(crops))
-    of_scene = {"remarks": notes, "doubt": doubt, "limit": limit}
+    crops = [frame.source for frame in cropped(frames)]
+    centres = UNKNOWN_CENTRES if result.uncentred_error is None else ESTIMATED_CENTRES
+    of_scene = {"remarks": notes, "doubt": doubt, "limit": centres.format(listed(crops)) if crops else ""}
     return {**largest, "notes": [*_mapper_notes(result, called), *notes, *others], **of_scene}
 
 

@@ -62,9 +62,7 @@ def twins(model: Any, pairs: Sequence[Matched], agreeing: Mapping[Names, int]) -
     doubles |= _other_surroundings(model, posed, [names for names in strong if agreeing[names]])
     if len({name for names in doubles for name in names}) >= LEAST_DOUBLES * len(posed):
         return wrong, _contradicting(model, pairs, agreeing, doubles)
-    most: dict[str, int] = {}
-    for names, count in agreeing.items():
-        most |= {name: max(count, most.get(name, 0)) for name in names}
+    most = {name: max((agreeing[names] for names in agreeing if name in names), default=0) for name in number}
     is_next = [len(pair.pixels[0]) >= LEAST_ALIKE * min(most[name] for name in pair.names) for pair in pairs]
     turned = _turned(model, [pair for pair, alike in zip(pairs, is_next, strict=True) if alike and pair.names in wrong])
     is_suspected = len(turned) >= max(LEAST_TORN, LEAST_CONTRADICTED * len(strong)) and _one_sidedness(posed) > ONE_SIDE

@@ -107,16 +107,7 @@ UNKNOWN = WorldFrame("")
 RESULT, MESH, PAGE, HTML = "result", "mesh.ply", "result.md", "result.html"
 REPORT_FOLDER, PICTURES = "report/", "validations_fine"
 OF_DETAILS = (WITHOUT_DETAILS, WITH_DETAILS, DETAILS_FILE)
-# The results besides the mesh: path in the experiment's folder, and name in the folder of results.
-RESULT_FILES = (
-    (f"{HEALTH_FOLDER}/{OVERVIEW}", "overview.png"),
-    (f"{HEALTH_FOLDER}/{HEALTH_PAGE}", "health.md"),
-    (f"{HEALTH_FOLDER}/{HEALTH_FIGURES}", "health.json"),
-    (f"{REPORT_FOLDER}report.png", "report.png"),
-    (f"{REPORT_FOLDER}{COVER}", COVER),
-    (f"{REPORT_FOLDER}metrics.json", "metrics.json"),
-    *((f"{REPORT_FOLDER}{name}", name) for name in OF_DETAILS),
-)
+OF_REPORT = ("report.png", COVER, "metrics.json", *OF_DETAILS)  # the results besides the mesh and HEALTH_FILES
 LEAST_SCORED = 20  # points on the object: with fewer, such as 4 on a jug without texture, their share says nothing
 SOME_THIN, MOST_TESTED = 0.1, 0.5  # fraction of the mesh, and of its thin walls: thickness is reported as untested
 LEAST_EPIPOLAR = 1.5  # pixels of epipolar distance from which the cameras are wrong, as in inspect
@@ -320,12 +311,12 @@ def collect(folder: Path, has_mesh: bool = True) -> None:
 
     Without a mesh, the results of an earlier one are removed, and the newest validation image is used.
     """
-    for source, name in RESULT_FILES:
-        if (folder / source).is_file() and (has_mesh or not source.startswith(REPORT_FOLDER)):
-            write_result(folder / RESULT / name, read_regular(folder / source))
+    health = [folder / HEALTH_FOLDER / name for name in HEALTH_FILES]
+    for path in filter(Path.is_file, [*health, *(folder / REPORT_FOLDER / name for name in OF_REPORT if has_mesh)]):
+        write_result(folder / RESULT / path.name, read_regular(path))
     if has_mesh:
         return
-    for name in (MESH, *(name for source, name in RESULT_FILES if source.startswith(REPORT_FOLDER))):
+    for name in (MESH, *OF_REPORT):
         remove(folder / RESULT / name)
     pictures = sorted((folder / PICTURES).glob("*.png"))  # by the step, which their names begin with
     if pictures:

@@ -57,23 +57,23 @@ _DEPTHS: WeakKeyDictionary[Scene, FusedDepth | None] = WeakKeyDictionary()  # fo
 def measured(scene: Scene) -> Measurements:
     """The measurements of a scene, each taken when a decision needs it."""
     points = scene.points
+
+    def points_in_region() -> int:  # in the cube around it
+        xyz = np.empty((0, 3)) if points is None else well_supported(training_points(points))
+        return int((np.abs(xyz).max(axis=1, initial=0) < 1).sum())
+
     return Measurements(
         has_masks=scene.masks is not None,
         backdrop=scene.backdrop,
         points=None if points is None else len(points.xyz),
         are_points_derived=points is not None and points.are_derived,
-        points_in_region=lambda: 0 if points is None else _count_in_cube(well_supported(training_points(points))),
+        points_in_region=points_in_region,
         exposure_spread=partial(exposure_spread, scene),
         cameras_within=partial(shares_within, scene),
         border_colours=partial(backdrop_colours, scene.images),
         shows_outside_masks=partial(shows_outside_masks, scene),
         depth=partial(fused_depth_in_time, scene),
     )
-
-
-def _count_in_cube(xyz: np.ndarray) -> int:
-    """The number of points [N, 3] in the cube around the region."""
-    return int((np.abs(xyz).max(axis=1, initial=0) < 1).sum())
 
 
 @phase("depth maps")

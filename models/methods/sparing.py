@@ -72,16 +72,6 @@ def meets_sphere(rays: Rays) -> np.ndarray:
     return nearest < 1.0 + _slack(rays)
 
 
-def may_be_opaque(rays: Rays, sdf: np.ndarray, spacing: float, inv_s: float) -> np.ndarray:
-    """Whether any interval of each ray may be opaque, bool [R]; sdf [R, N] at depths `spacing` apart.
-
-    For other rays no interval is more opaque than ALPHA_EPS of `volrend`. For a ray that misses the sphere only a zero
-    crossing counts, not the blur around a surface with a small inv_s.
-    """
-    blur = np.where(meets_sphere(rays), NEGLIGIBLE / inv_s, 0.0)
-    return sdf.min(axis=1) <= LARGEST_SLOPE * spacing + blur
-
-
 def may_be_inside(rays: Rays, t_starts: np.ndarray, last: float) -> np.ndarray:
     """Whether each interval may be inside the unit sphere, to float32 accuracy: bool [R, N].
 
@@ -152,7 +142,10 @@ def sparing_view(model: SurfaceMethod, estimator: HierarchicalEstimator, rays: R
         seen = np.ones(len(rays), bool) if estimator.nerf is None else meets_sphere(rays)
         sdf = _uniform_distances(model.fields, estimator, rays.at(seen))
         spacing = SPAN_LENGTH / max(estimator.conf.n_samples - 1, 1)
-        opaque = may_be_opaque(rays.at(seen), sdf, spacing, float(model.fields.sharpness().item()))
+        # No interval of another ray is more opaque than ALPHA_EPS. For a ray that misses the sphere only a zero
+        # crossing counts, not the blur around a surface with a small inv_s.
+        blur = np.where(meets_sphere(rays.at(seen)), NEGLIGIBLE / model.fields.sharpness().item(), 0.0)
+        opaque = sdf.min(axis=1) <= LARGEST_SLOPE * spacing + blur
         seen[seen] = opaque
         return merged(
             rays,

@@ -7,7 +7,7 @@ same position, the surroundings are matched among these, and the object among al
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -95,29 +95,24 @@ def estimate_cameras(steps: Steps, frames: Sequence[Frame], is_sequence: bool, m
 
 def _run_all(steps: Steps, frames: Sequence[Frame], is_sequence: bool, masks: str, say: Say) -> dict[str, Any]:
     """The three steps of structure from motion; returns the result of `find_cameras`."""
-    database = steps.folder / DATABASE
-    steps.run(
-        Step(
-            "features",
-            lambda: find_features(steps.folder, groups(frames)),
-            (str(Path(DATABASE).parent),),
-            ("matches", "cameras"),
-            is_sound=lambda: is_sound(database),
-            is_whole=lambda: has_features(database, [frame.name for frame in frames]),
-        )
-    )
-    steps.run(
-        Step(
-            "matches",
-            lambda: _match(steps.folder, frames, is_sequence),
-            (PAIR_LIST,),
-            ("cameras",),
-            is_sound=lambda: is_sound(database),
-            is_whole=lambda: count_rows(database, "two_view_geometries", 0) >= steps.result("matches"),
-        )
-    )
+    fill = partial(find_features, steps.folder, groups(frames)), partial(_match, steps.folder, frames, is_sequence)
+    fill_database(steps, frames, *fill)
     find = partial(find_cameras, steps.folder, frames, is_sequence, masks, say)
     return steps.run(Step("cameras", find, (MODELS,), read=lambda stored: _for_masks(stored, masks)))
+
+
+def fill_database(steps: Steps, frames: Sequence[Frame], extract: Callable[[], None], match: Callable[[], int]) -> None:
+    """The steps of features and matches; `match` returns the number of pairs."""
+    database, names = steps.folder / DATABASE, [frame.name for frame in frames]
+    folder, later, is_there = str(Path(DATABASE).parent), ("matches", "cameras"), partial(is_sound, database)
+    steps.run(
+        Step("features", extract, (folder,), later, is_sound=is_there, is_whole=partial(has_features, database, names))
+    )
+
+    def is_whole() -> bool:
+        return count_rows(database, "two_view_geometries", 0) >= steps.result("matches")
+
+    steps.run(Step("matches", match, (PAIR_LIST,), later[1:], is_sound=is_there, is_whole=is_whole))
 
 
 def _match(work: Path, frames: Sequence[Frame], is_sequence: bool) -> int:

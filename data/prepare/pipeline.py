@@ -20,7 +20,7 @@ from data.prepare import masks, products
 from data.prepare import more_photographs as more
 from data.prepare.beside import Photographs, find_photographs, hides_nothing, masks_beside, masks_of
 from data.prepare.box_masks import Box, find_boxes
-from data.prepare.camera_steps import estimate_cameras
+from data.prepare.camera_steps import estimate_cameras, fill_database
 from data.prepare.frames import (
     MAX_SIDE,
     Frame,
@@ -36,7 +36,6 @@ from data.prepare.given_cameras import GivenCameras, checked, in_frame_of, place
 from data.prepare.masks import Cut, cut_of
 from data.prepare.metric import Known, lengths_of
 from data.prepare.sfm import stages as sfm
-from data.prepare.sfm.matches import has_features, is_sound
 from data.prepare.sfm.overlay import OVERLAY, overlay_note
 from data.prepare.sources import notes_of, profile_note
 from data.prepare.steps import Bar, Say, Step, Steps, WorkError, fingerprint, noted
@@ -255,15 +254,8 @@ def _grow(
     say(f"{request.target}: photographs added to the scene: {added}, removed from it: {len(removed)}")
     copy = partial(more.copy_all, photos, before, work, following.folder)
     frames = following.run(Step("photographs", copy, (sfm.IMAGES,), read=lambda rows: [Frame(**row) for row in rows]))
-    names, database = [frame.name for frame in frames], following.folder / sfm.DATABASE
-    find = partial(more.find_all_features, work, following.folder, frames)
-    match = partial(sfm.match_features, following.folder, frames, False)
-    place, later = (str(Path(sfm.DATABASE).parent),), ("matches", "cameras")
-    is_there = partial(is_sound, database)
-    following.run(
-        Step("features", find, place, later, is_sound=is_there, is_whole=lambda: has_features(database, names))
-    )
-    following.run(Step("matches", match, (sfm.PAIR_LIST,), later[1:], is_sound=is_there))
+    extract = partial(more.find_all_features, work, following.folder, frames)
+    fill_database(following, frames, extract, partial(sfm.match_features, following.folder, frames, False))
     register = partial(more.register, work, following.folder, request.target, frames)
     model = following.run(Step("cameras", register, (sfm.MODELS,)))
     say(f"cameras of {len(model['names'])} of {len(frames)} photographs, {model['points']} points")

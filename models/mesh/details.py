@@ -354,4 +354,4 @@ def _carried(change: np.ndarray, state: _State, mesh: trimesh.Trimesh) -> np.nda
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = trimesh.triangles.points_to_barycentric(even.triangles[rows], places)
     shares[~np.isfinite(shares).all(axis=1)] = 1.0 / 3.0  # of a triangle without area
-    return without_turns(points, np.einsum("pk,pkc->pc", shares, change[state.faces[rows]]), np.asarray(mesh.faces))
+    return np.einsum("pk,pkc->pc", shares, change[state.faces[rows]])

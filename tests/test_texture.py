@@ -7,7 +7,7 @@ from rigs import around
 from runs import ROOT, run
 
 from models.mesh import clean, color, texture
-from models.mesh.texture import unwrap
+from models.mesh.texture import _barycentric, unwrap
 from models.mesh.visibility import Visibility
 
 SIDES = [*np.eye(3), *-np.eye(3), [1, 1, 1], [-1, 1, -1], [1, -1, 1], [-1, -1, 1]]
@@ -57,6 +57,16 @@ def test_a_degenerate_triangle_takes_no_texel_of_another_one():
     assert np.ptp(layout.uv[layout.faces[-1]], axis=0).max() < 0.5
     edge = np.diff(layout.uv[layout.faces[-1]], axis=0)
     assert abs(edge[0, 0] * edge[1, 1] - edge[0, 1] * edge[1, 0]) < 1e-9
+
+
+def test_a_place_in_a_triangle_is_the_mean_of_its_corners():
+    rng = np.random.default_rng(0)
+    corners, shares = rng.normal(size=(40, 3, 2)), rng.dirichlet(np.ones(3), 40)
+    places = np.einsum("pc,pcd->pd", shares, corners)
+    np.testing.assert_allclose(_barycentric(places, corners), shares, atol=1e-9)
+    outside = _barycentric(places + 9.0, corners)
+    assert outside.min() >= 0.0 and np.allclose(outside.sum(axis=1), 1.0)
+    assert np.isfinite(_barycentric(places, np.zeros_like(corners))).all()
 
 
 def test_a_texture_shows_the_photographs_and_asks_at_vertices_what_they_see(monkeypatch):

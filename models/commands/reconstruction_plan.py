@@ -284,7 +284,7 @@ def for_more_photographs(folder: Path, plan: ReconstructionPlan, data_dir: Path)
     test = json.loads(plan.settings.get(TEST_VIEWS, str(list(range(0, len(before), every)) if every else [])))
     if validation or test:
         kept = {before[view] for view in test if view not in validation}
-        added = [name for name in now if name not in before][::EVERY]
+        added = [name for name in now if name not in before][EVERY - 1 :: EVERY]
         settings[TEST_VIEWS] = str([view for view, name in enumerate(now) if name in kept or name in added])
         scored = {before[view] for view in validation}
         settings[VALIDATION_VIEWS] = str([view for view, name in enumerate(now) if name in scored])

@@ -77,6 +77,13 @@ def test_damaged_numbers_of_a_scene_are_refused(value):
         check_state({"data": value})
 
 
+def test_a_frame_may_be_small_and_has_a_size():
+    for size in (1e-6, 1e6):
+        assert check_state({"scene_to_world": np.diag([size, size, size, 1.0]).tolist()})
+    with pytest.raises(StateError, match="scene_to_world"):
+        check_state({"scene_to_world": np.diag([0.0, 1.0, 1.0, 1.0]).tolist()})
+
+
 def test_more_photographs_keep_the_exposure_of_those_trained_on(scene):
     """Photographs 0 to 5 without 2 are trained on; then 5, 0, 2 and 3 are there."""
     some = replace_views(scene, [0, 1, 3, 4, 5])

@@ -8,10 +8,12 @@ defaults; confs/base/*.conf explains each.
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, limits, rate, share, weight
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MOST_NEIGHBOURS = 32  # of a photograph
 EXPOSURE = "exposure"  # name of the network in checkpoints
@@ -108,6 +110,8 @@ class TrainConfig:
     @property
     def background_rgb(self) -> np.ndarray | None:
         """The background colour [3]; None for black."""
+        import numpy as np  # not above: `doctor` tells what to do where it is missing
+
         return np.ones(3, np.float32) if self.use_white_bkgd else None
 
     @property

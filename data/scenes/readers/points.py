@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import os
+import struct
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import scipy.io
 
 from data.cameras import LARGEST_NUMBER
 from data.errors import DamagedError, SceneError, read_by_library
@@ -86,7 +88,7 @@ def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.
     """The named arrays of a .mat file; raises SceneError unless they are finite and have the shapes (None: any)."""
     try:
         with read_by_library():
-            known = scipy.io.loadmat(io.BytesIO(read_content(path, MOST_DTU_BYTES)))
+            known = _read_mat(read_content(path, MOST_DTU_BYTES))
     except DamagedError as error:
         raise SceneError(f"{path}: cannot be read as a .mat file ({error}); download it again") from error
     arrays = []
@@ -100,3 +102,51 @@ def _matrices(path: Path, wanted: dict[str, tuple[int, ...] | None]) -> list[np.
             )
         arrays.append(value if shape is None else value.reshape(shape))
     return arrays
+
+
+# MATLAB files of version 5, "MAT-File Format" (MathWorks), chapter "Level 5 MAT-Files". The reader of scipy ends the
+# process for some damaged ones.
+MAT_HEADER_BYTES, ORDER_AT = 128, 126
+TYPES = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+MATRIX, COMPRESSED = 14, 15
+CLASSES, COMPLEX = range(6, 16), 0x800  # of arrays: floats and integers; a flag
+
+
+def _read_mat(content: bytes) -> dict[str, np.ndarray]:
+    """The real arrays of numbers by name; any exception means that the file is damaged."""
+    order, most, arrays = (
+        {b"IM": "<", b"MI": ">"}[content[ORDER_AT:MAT_HEADER_BYTES]],
+        MOST_DTU_BYTES,
+        dict[str, np.ndarray](),
+    )
+    for kind, data in _elements(memoryview(content)[MAT_HEADER_BYTES:], order):
+        if kind == COMPRESSED:
+            whole = zlib.decompressobj().decompress(data, most)
+            most -= len(whole)
+            if most <= 0:
+                raise DamagedError("its parts are too large")
+            kind, data = next(_elements(memoryview(whole), order))
+        if kind != MATRIX:
+            continue
+        (_, flags), (_, sides), (_, name), *values = islice(_elements(data, order), 4)
+        (flag,) = struct.unpack_from(f"{order}I", flags)
+        if flag & 0xFF in CLASSES and not flag & COMPLEX:
+            ((number_type, numbers),) = values
+            shape = np.frombuffer(sides, f"{order}i4").tolist()
+            array = np.frombuffer(numbers, order + TYPES[number_type]).reshape(shape, order="F")
+            arrays[bytes(name).decode("latin-1")] = array
+    return arrays
+
+
+def _elements(data: memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """Type and content of each element."""
+    at = 0
+    while at + 8 <= len(data):
+        kind, size = struct.unpack_from(f"{order}II", data, at)
+        start, end = at + 8, at + 8 + size + (-size % 8 if kind != COMPRESSED else 0)
+        if kind >> 16:  # up to four bytes of content within the tag
+            kind, size, start, end = kind & 0xFFFF, kind >> 16, at + 4, at + 8
+        if start + size > len(data):
+            raise DamagedError("it is truncated")
+        yield kind, data[start : start + size]
+        at = end

@@ -12,9 +12,9 @@ from statistics import median
 from tempfile import NamedTemporaryFile
 from typing import Any
 
-import cv2
 import numpy as np
 
+from data.io.images import read_image
 from data.parsed_scene import MASK_HALF
 
 SEED = 0
@@ -137,7 +137,7 @@ def keep_inside(report: Report, database: str, masks: str, position: Mapping[str
         names = {image.image_id: image.name for image in opened.read_all_images()}
         inside = {}
         for key, name in names.items():
-            mask = cv2.imread(f"{masks}/{name}.png", cv2.IMREAD_GRAYSCALE) > MASK_HALF
+            mask = read_image(f"{masks}/{name}.png")[..., 0] > MASK_HALF
             column, row = np.asarray(opened.read_keypoints(key))[:, :2].astype(int).T
             inside[key] = mask[np.minimum(row, mask.shape[0] - 1), np.minimum(column, mask.shape[1] - 1)]
         pairs = [pycolmap.pair_id_to_image_pair(pair) for pair in opened.read_all_matches()[0]]

@@ -111,7 +111,9 @@ def test_damaged_cameras_of_splats_are_refused(tmp_path):
         "position": [0, 0],
         "rotation": np.eye(3).tolist(),
     }
-    for content, words in (("[", "JSON"), ("[1]", "is not a list of objects"), (json.dumps([row]), "000: position is")):
+    contents = {"[": "JSON", "[]": "holds no cameras", "[1]": "is not a list of objects"}
+    contents[json.dumps([row])] = "000: position is"
+    for content, words in contents.items():
         (tmp_path / "cameras.json").write_text(content)
         refuse(words, tmp_path, **options)
 
@@ -123,6 +125,12 @@ def test_a_changed_lens_and_unusable_cameras_are_refused(tmp_path):
     options = photograph(tmp_path, scene, size=(96, 96))
     refuse("has 128x96 pixels, and the photo 96x96, another shape", tmp_path, **options)
     refuse("is no folder, and no case in", tmp_path, **{**options, "cameras": "nothing"})
+    shutil.rmtree(tmp_path / "scene", ignore_errors=True)
+    (tmp_path / "earlier").rename(tmp_path / "scene")
+    before = sorted((tmp_path / "scene").rglob("*"))
+    own = {**options, "cameras": str(tmp_path / "scene"), "overwrite": True}
+    refuse("is the scene that this call writes; choose another --case", tmp_path, **own)
+    assert sorted((tmp_path / "scene").rglob("*")) == before
     refuse("needs a folder of photographs, no video", tmp_path, **{**options, "is_panorama": True, "masks": ""})
 
 

@@ -8,7 +8,9 @@ from preparations import compare, lines_of, read, refuse
 from rendered_photographs import cube, picture, room_textures, textures
 from synthetic_scene import look_at
 
+from data.errors import UserError
 from data.io.images import write_image
+from data.io.named_files import required_mask_files
 from data.prepare.beside import find_photographs, masks_beside
 from data.prepare.frames import Frame
 from data.prepare.sfm.matches import similar_pairs
@@ -72,7 +74,7 @@ def test_positions_need_masks_that_do_not_follow_from_cameras(tmp_path):
     for name in ("1", "2"):
         for index in range(3):
             (tmp_path / "photos" / name).mkdir(parents=True, exist_ok=True)
-            write_image(tmp_path / "photos" / name / f"{index}.png", picture(seed=index))
+            write_image(tmp_path / "photos" / name / f"{index}.png", picture(seed=10 * int(name) + index))
     start = "photographs of 2 positions .1 and 2. are joined by the object alone, so each photograph needs a mask"
     refuse(start, tmp_path)
     refuse(start, tmp_path, masks="grabcut")
@@ -88,6 +90,12 @@ def test_positions_need_masks_that_do_not_follow_from_cameras(tmp_path):
     assert masks == [f"{folder}/{index}.png" for folder in ("1/mask", "masks/2") for index in range(3)]
     assert masks_beside(tmp_path / "photos", found)[0] == str(tmp_path / "photos")
     assert notes_of(tmp_path / "photos", found.paths) == []
+    (tmp_path / "photos/1/mask/0.png").unlink()
+    with pytest.raises(UserError, match="the first is 1/0.jpg; name its mask 1/0.png"):
+        required_mask_files(tmp_path / "photos/masks", ["1/0.jpg", "2/0.jpg"], "--masks ", "name its mask {stem}.png")
+    shutil.copy(tmp_path / "photos/1/0.png", tmp_path / "photos/2/7.png")
+    with pytest.raises(UserError, match="2/7.png are photographs of another subfolder, too"):
+        find_photographs(tmp_path / "photos")
 
 
 def test_each_photograph_is_matched_with_those_of_the_other_position():

@@ -188,6 +188,14 @@ def test_a_folder_without_photographs_says_why(photos, tmp_path, name, words):
         sources.find_images(tmp_path / "other")
 
 
+def test_more_photographs_in_subfolders_than_above_are_refused(photos):
+    (photos / "top").mkdir()
+    for index in range(4):
+        (photos / "top" / f"{index}.png").write_bytes(b"x")
+    with pytest.raises(UserError, match="holds 3 photographs, and its subfolders top hold 4; move those above them"):
+        sources.find_images(photos)
+
+
 def test_heic_is_read_where_its_package_is_installed(tmp_path):
     heif = pytest.importorskip("pillow_heif")
     heif.register_heif_opener()

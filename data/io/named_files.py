@@ -116,9 +116,10 @@ def required_mask_files(folder: Path, names: Sequence[str], flag: str, fix: str)
     masks = mask_files(folder, names)
     missing = [name for name, mask in zip(names, masks, strict=True) if mask is None]
     if missing:
+        stem = Path(missing[0]).with_suffix("")
         raise SceneError(
             f"{flag}{folder}: {len(missing)} of {len(names)} photographs have no mask, the first is {missing[0]}; "
-            f"{fix.format(name=missing[0], stem=Path(missing[0]).stem)}"
+            f"{fix.format(name=missing[0], stem=stem)}"
         )
     return [mask for mask in masks if mask is not None]
 

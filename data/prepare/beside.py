@@ -101,6 +101,11 @@ def _of_positions(source: Path, parts: Sequence[Photographs]) -> Photographs:
     or beside them.
     """
     paths = [path for part in parts for path in part.paths]
+    if repeated := _repeated(paths):
+        raise UserError(
+            f"--images {source}: {listed([path.relative_to(source).as_posix() for path in repeated])} are photographs "
+            "of another subfolder, too; each shows one position of the object: remove them from one"
+        )
     whole = Photographs(source, paths, {}, tuple(note for part in parts for note in part.notes))
     masks = {path: mask for part in parts for path, mask in part.masks.items()}
     for part in (whole, *parts):

@@ -117,6 +117,8 @@ def _of_shots(flag: str, place: Path, shots: Sequence[Shot]) -> GivenCameras:
 def _by_key(flag: str, place: Path, called: Sequence[tuple[str, PosedImage]], frame: WorldFrame | None) -> GivenCameras:
     """The cameras with their names; raises UserError if two have one `_key`."""
     images = {_key(source): image for source, image in called}
+    if not images:
+        raise UserError(f"{flag} {place}: holds no cameras; name an earlier case or its folder")
     if len(images) < len(called):
         raise UserError(f"{flag} {place}: names of its photographs differ only in folders or suffixes; rename them")
     return GivenCameras(place, images, frame)

@@ -98,6 +98,8 @@ def prepare(request: Request, say: Say) -> bool:
             if is_whole or (request.cameras and not request.images.is_dir()):
                 raise UserError(f"{flag} {name}: needs a folder of photographs, no video and no panoramas")
             given = read_given(flag, name, request.target.parent, WORK)
+            if request.target.resolve() in (given.folder.resolve(), *given.folder.resolve().parents):
+                raise UserError(f"{flag} {name}: is the scene that this call writes; choose another --case")
         mask_paths = _check_masks(request, photos)
         if request.masks == "box" or mask_paths:
             require_no_mask_files(sources, request.is_panorama, request.masks)
@@ -108,6 +110,8 @@ def prepare(request: Request, say: Say) -> bool:
             inputs = _inputs(request, photos, mask_paths, boxes, given)
             steps = Steps(request.target / WORK, inputs, say)
             steps.require_own(OUTPUTS)
+            for note in notes_of(request.images, sources):
+                say(note)
             following = Steps(steps.folder / more.NEXT, inputs, say)
             if _is_changed(request, steps, following, photos, before, is_whole):
                 if not following.is_begun("photographs"):
@@ -123,8 +127,6 @@ def prepare(request: Request, say: Say) -> bool:
             if _is_finished(request, steps, say):
                 return False
             products.require_made(steps.folder, request.target, bool(request.masks))
-            for note in notes_of(request.images, sources):
-                say(note)
             cut = masks.within if photos.positions else cut_of(request.masks, boxes, bool(request.roi))
             try:
                 _prepare(request, photos, mask_paths, cut, given, steps, say)

@@ -69,6 +69,13 @@ def find_images(source: Path) -> list[Path]:
                 f"--images {source}: holds {len(images)} photographs; at least {MIN_IMAGES} are needed, "
                 f"and 30 to 100 from all around make a good surface{beside}"
             )
+        inner = {name: len(_readable(source / name)) for name in _inner_folders(source)}
+        if sum(inner.values()) > len(images):
+            raise UserError(
+                f"--images {source}: holds {len(images)} photographs, and its subfolders {listed(list(inner))} hold "
+                f"{sum(inner.values())}; move those above them into a subfolder, too (each is one position of the "
+                "object), or all into one folder"
+            )
         return images
     if not os.path.isfile(source):
         raise UserError(f"--images {source}: no such folder or video{similar_names(source)}")

@@ -1,8 +1,6 @@
-"""The blocks `general` and `train` of a conf, and those of `model` about photographs: their comparison, and what is
-learned of them.
+"""The blocks `general` and `train` of a conf, and those of `model` that compare photographs or learn something of them.
 
-The keys are those of the published confs (https://github.com/Totoro97/NeuS/tree/6e0a230/confs), and further keys with
-defaults; confs/base/*.conf explains each.
+Published keys (https://github.com/Totoro97/NeuS/tree/6e0a230/confs) and further ones; confs/base/*.conf explains each.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from data.errors import DamagedError, UserError, listed, read_by_library
-from data.io.files import open_input, read_regular
+from data.io.files import open_input
 from data.io.headers import TIFF_SIGNATURES, tiff_page
 from data.io.images import alpha_of, image_size, is_black_and_white, is_transparent, natural_key, read_image, rgb_of
 from data.io.named_files import mask_files, mask_stems, masks_folder
@@ -144,7 +145,7 @@ def _repeated(paths: Sequence[Path]) -> dict[Path, Path]:
 
     Only images of one size are decoded, that end with the same bytes or have different formats.
     """
-    looks = {path: (_preference(path)[0], path.suffix.lower(), read_regular(path)[-END_BYTES:]) for path in paths}
+    looks = {path: (_preference(path)[0], path.suffix.lower(), _last_bytes(path)) for path in paths}
     first, repeated = dict[bytes, Path](), dict[Path, Path]()
     for path, (size, kind, end) in looks.items():
         if sum(size == other[0] and (kind != other[1] or end == other[2]) for other in looks.values()) > 1:
@@ -153,6 +154,13 @@ def _repeated(paths: Sequence[Path]) -> dict[Path, Path]:
             if first.setdefault(key, path) != path:
                 repeated[path] = first[key]
     return repeated
+
+
+def _last_bytes(path: Path) -> bytes:
+    """The end of a file, without reading the rest: a capture has gigabytes."""
+    with open_input(path) as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - END_BYTES))
+        return file.read()
 
 
 def _preference(path: Path) -> tuple[int, int, int, str]:

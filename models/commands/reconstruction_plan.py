@@ -109,16 +109,16 @@ def announce(given: Budget, pace: Pace, steps: int, fitting: int) -> bool:
             f"compiling took {given.compiling:.0f} s, which --minutes does not include; images and mesh compile a few "
             "more kernels, once per machine"
         )
-    so_far = time.perf_counter() - given.started
+    passed = time.perf_counter() - given.started
     training, after = steps * pace.seconds / STEPPING, pace.slowdown * given.after
     can_be_kept = steps <= fitting
     if not can_be_kept:
         say(
-            f"--minutes {given.seconds / 60:g} is too short: {so_far:.0f} s have passed, mesh and report "
+            f"--minutes {given.seconds / 60:g} is too short: {passed:.0f} s have passed, mesh and report "
             f"take about {after:.0f} s, and {steps} steps are the least"
         )
     say(
-        f"the whole command will take about {(so_far + training + after) / 60:.1f} minutes: {so_far:.0f} s so far, "
+        f"the whole command will take about {(passed + training + after) / 60:.1f} minutes: {passed:.0f} s so far, "
         f"training {training:.0f} s, mesh and report {after:.0f} s"
     )
     return can_be_kept

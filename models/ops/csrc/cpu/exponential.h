@@ -4,7 +4,7 @@
 
 namespace neus {
 
-typedef int Ints __attribute__((vector_size(LANES * sizeof(int)), aligned(4)));
+typedef int Ints __attribute__((vector_size(LANES * sizeof(int))));
 
 constexpr float LOG2_E = 1.44269504f;
 constexpr float LN_2_HIGH = 0.693359375f, LN_2_LOW = -2.12194440e-4f;  // of ln 2: multiples of the first are exact

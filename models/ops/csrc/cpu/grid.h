@@ -96,8 +96,8 @@ inline Vec fetch(const float *table, const int *rows) {
     return (Vec)wide;
 }
 
-inline const Vec &at(const float *values, int group) { return *(const Vec *)(values + group * LANES); }
-inline Vec &at(float *values, int group) { return *(Vec *)(values + group * LANES); }
+inline const Unaligned &at(const float *values, int group) { return *(const Unaligned *)(values + group * LANES); }
+inline Unaligned &at(float *values, int group) { return *(Unaligned *)(values + group * LANES); }
 
 // Features [PAIRS] of a block in a level and, unless null, their derivatives along the axes [3, PAIRS].
 inline void interpolate(const float *table, const Cells &cells, float *features, float *slopes) {
@@ -147,8 +147,8 @@ inline void corner_parts(const Cells &cells, int g, const float *features, const
             both += (up ? in_y : -in_y) + (far ? in_z : -in_z);
             upper = x * both + area * along_x;
         }
-        *(Vec *)(parts + 2 * e * LANES) = both - upper;
-        *(Vec *)(parts + (2 * e + 1) * LANES) = upper;
+        *(Unaligned *)(parts + 2 * e * LANES) = both - upper;
+        *(Unaligned *)(parts + (2 * e + 1) * LANES) = upper;
     }
 }
 

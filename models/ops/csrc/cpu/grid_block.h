@@ -125,7 +125,7 @@ struct GridBlock {
             const long stride = shape.width(l);
             float *slope = slopes[l];
             auto bend = [=](Vec a, int i, int n) {
-                return softplus(a, with_slopes ? (Vec *)(slope + i * stride + n) : nullptr);
+                return softplus(a, with_slopes ? (Unaligned *)(slope + i * stride + n) : nullptr);
             };
             layers[l].forward.multiply(BLOCK, input_of(l), inputs_of(l), hidden[l], stride,
                                        FromRow{layers[l].start.data()}, bend);
@@ -154,7 +154,7 @@ struct GridBlock {
     void recover_slopes() {
         for (int l = 0; l < shape.hidden(); l++)
             for (long i = 0; i < BLOCK * shape.width(l); i += LANES)
-                *(Vec *)(slopes[l] + i) = softplus_slope(*(Vec *)(hidden[l] + i));
+                *(Unaligned *)(slopes[l] + i) = softplus_slope(*(Unaligned *)(hidden[l] + i));
     }
 
     // c_l of all layers down to `lowest`; c_{-1} in wide_b, [BLOCK, input_stride()].
@@ -166,7 +166,7 @@ struct GridBlock {
     }
 
     static void times(long size, const float *a, const float *b, float *to) {
-        for (long i = 0; i < size; i += LANES) *(Vec *)(to + i) = *(const Vec *)(a + i) * *(const Vec *)(b + i);
+        for (long i = 0; i < size; i += LANES) *(Unaligned *)(to + i) = *(const Unaligned *)(a + i) * *(const Unaligned *)(b + i);
     }
 
     // From c_{-1} in wide_b: the pull, and the gradient [count, 3].
@@ -217,8 +217,8 @@ struct GridBlock {
             float *to_bent = bent[l];
             auto finish = [=](Vec d, int i, int n) {
                 const long at = i * stride + n;
-                const Vec s = *(const Vec *)(slope + at), through = d * s;
-                *(Vec *)(to_bent + at) = *(const Vec *)(c + at) * through * (1.f - s) * BETA;
+                const Vec s = *(const Unaligned *)(slope + at), through = d * s;
+                *(Unaligned *)(to_bent + at) = *(const Unaligned *)(c + at) * through * (1.f - s) * BETA;
                 return through;
             };
             layers[l].forward.multiply(BLOCK, into, inputs_of(l), other, stride, FromZero{}, finish);
@@ -243,8 +243,8 @@ struct GridBlock {
             const float *slope = slopes[l - 1], *joins = bent[l - 1];
             auto finish = [=](Vec d, int i, int n) {
                 const long at = i * stride + n;
-                d *= *(const Vec *)(slope + at);
-                return swept ? d + *(const Vec *)(joins + at) : d;
+                d *= *(const Unaligned *)(slope + at);
+                return swept ? d + *(const Unaligned *)(joins + at) : d;
             };
             weights.multiply(BLOCK, wide_a, shape.width(l), wide_b, stride, FromZero{}, finish);
             std::swap(wide_a, wide_b);

@@ -103,8 +103,8 @@ inline void reduce_gradients(const std::vector<Layer> &layers, const std::vector
 inline void add_rows(int width, const float *rows, long stride, float *sum) {
     for (int i = 0; i < width; i += LANES) {
         Vec total{};
-        for (int r = 0; r < BLOCK; r++) total += *(const Vec *)(rows + r * stride + i);
-        *(Vec *)(sum + i) += total;
+        for (int r = 0; r < BLOCK; r++) total += *(const Unaligned *)(rows + r * stride + i);
+        *(Unaligned *)(sum + i) += total;
     }
 }
 
@@ -134,7 +134,7 @@ struct WherePositive {
     const float *values;
     long ld;
     Vec operator()(Vec cotangent, int i, int n) const {
-        return *(const Vec *)(values + i * ld + n) > 0.f ? cotangent : Vec{};
+        return *(const Unaligned *)(values + i * ld + n) > 0.f ? cotangent : Vec{};
     }
 };
 

@@ -111,7 +111,7 @@ struct SdfBlock {
         const float *x = input[last()] + (long)r * stride_of(layer.inputs);
         const int whole = layer.inputs / LANES * LANES;
         Vec parts{};
-        for (int i = 0; i < whole; i += LANES) parts += *(const Vec *)(x + i) * *(const Vec *)(layer.weight + i);
+        for (int i = 0; i < whole; i += LANES) parts += *(const Unaligned *)(x + i) * *(const Unaligned *)(layer.weight + i);
         float sum = 0.f;
         for (int k = 0; k < LANES; k++) sum += parts[k];
         for (int i = whole; i < layer.inputs; i++) sum += x[i] * layer.weight[i];

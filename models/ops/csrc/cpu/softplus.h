@@ -7,7 +7,7 @@
 namespace neus {
 
 // softplus(x), and its slope unless null. NaN stays NaN.
-inline Vec softplus(Vec x, Vec *slope) {
+inline Vec softplus(Vec x, Unaligned *slope) {
     const Vec size = x > 0.f ? x : -x, e = exp_negative(size * -BETA);
     if (slope) *slope = (x > 0.f ? Vec{} + 1.f : e) / (1.f + e);
     return (x < 0.f ? Vec{} : x) + log_one_plus(e) * (1.f / BETA);

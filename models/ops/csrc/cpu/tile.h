@@ -23,7 +23,10 @@ constexpr int PANEL = 2 * LANES > PAD ? 2 * LANES : PAD;
 // distances change by 1e-6.
 constexpr int RUN = 64;
 
-typedef float Vec __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
+// A vector in registers or variables, and one anywhere in memory: GCC 15 takes elements of local arrays of the latter for
+// aligned where a template gives their number.
+typedef float Vec __attribute__((vector_size(LANES * sizeof(float))));
+typedef float Unaligned __attribute__((vector_size(LANES * sizeof(float)), aligned(4)));
 
 // The sum of a vector's numbers, of which the halves are added first.
 template <int COUNT>
@@ -52,12 +55,12 @@ struct FromZero {
 };
 struct FromRow {
     const float *row;  // the same for all rows: a bias
-    Vec operator()(int, int n) const { return *(const Vec *)(row + n); }
+    Vec operator()(int, int n) const { return *(const Unaligned *)(row + n); }
 };
 struct FromThere {
     const float *c;  // what the product is added to
     long ldc;
-    Vec operator()(int i, int n) const { return *(const Vec *)(c + i * ldc + n); }
+    Vec operator()(int i, int n) const { return *(const Unaligned *)(c + i * ldc + n); }
 };
 struct AsItIs {
     Vec operator()(Vec sum, int, int) const { return sum; }
@@ -75,7 +78,7 @@ __attribute__((noinline)) void add_run(int depth, const float *a, long row, long
     for (int k = 0; k < depth; k++) {
         Vec right[VECTORS];
 #pragma GCC unroll 4
-        for (int v = 0; v < VECTORS; v++) right[v] = *(const Vec *)(b + k * ldb + v * LANES);
+        for (int v = 0; v < VECTORS; v++) right[v] = *(const Unaligned *)(b + k * ldb + v * LANES);
 #pragma GCC unroll 8
         for (int i = 0; i < ROWS; i++) {
             const float left = a[i * row + k * column];
@@ -101,7 +104,7 @@ inline void tile(int i0, int n0, int depth, const float *a, long row, long colum
         add_run<VECTORS>(std::min(RUN, depth - k), a + k * column, row, column, b + k * ldb, ldb, total);
     for (int i = 0; i < ROWS; i++)
         for (int v = 0; v < VECTORS; v++)
-            *(Vec *)(c + i * ldc + v * LANES) = finish(total[i][v], i0 + i, n0 + v * LANES);
+            *(Unaligned *)(c + i * ldc + v * LANES) = finish(total[i][v], i0 + i, n0 + v * LANES);
 }
 
 // C [rows, width] = finish(start + A [rows, depth] B [depth, width]); `width` padded, panel p of B at b + p *

@@ -166,7 +166,8 @@ struct GridBlock {
     }
 
     static void times(long size, const float *a, const float *b, float *to) {
-        for (long i = 0; i < size; i += LANES) *(Unaligned *)(to + i) = *(const Unaligned *)(a + i) * *(const Unaligned *)(b + i);
+        for (long i = 0; i < size; i += LANES)
+            *(Unaligned *)(to + i) = *(const Unaligned *)(a + i) * *(const Unaligned *)(b + i);
     }
 
     // From c_{-1} in wide_b: the pull, and the gradient [count, 3].

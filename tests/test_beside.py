@@ -13,6 +13,7 @@ from rendered_photographs import picture
 from data.errors import UserError
 from data.io.colors import levels_of, small_range
 from data.io.images import mask_of, read_image, write_image
+from data.io.named_files import mask_files
 from data.parsed_scene import Lens, ParsedScene, PosedImage, WorldFrame
 from data.pixels import Levels
 from data.prepare import pipeline
@@ -40,6 +41,16 @@ def names(paths):
 
 
 # masks and twins
+
+
+@pytest.mark.parametrize(
+    "name", ["{}_mask.png", "mask_{}.png", "{} mask.png", "MASK-{}.png", "{}.jpg_mask.png", "{}.png"]
+)
+def test_masks_of_another_folder_are_found_by_usual_names(tmp_path, name):
+    for number in range(12):
+        Image.fromarray(DISC).save(tmp_path / name.format(f"IMG_{number}"))
+    found = mask_files(tmp_path, [f"IMG_{number}.jpg" for number in range(12)])
+    assert found == [tmp_path / name.format(f"IMG_{number}") for number in range(12)]
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,7 @@ def test_a_turned_scan_is_registered_and_its_excess_is_measured_in_millimetres(t
     assert found.unit == "mm" and found.mean == pytest.approx(0.3, abs=0.05) and found.rms < 0.36
     assert found.within < 0.2 and 0.0 <= found.covered < 0.2
     assert found.scale_error == pytest.approx(0.002 * np.linalg.norm(model.extents))
+    assert f"the scale is known to ± {found.scale_error:.2g} mm over its extent" in found.lines()[0]
     wide = compare(DeviationRequest(tmp_path / "metres.ply", tolerance=0.5), tmp_path / "mesh.ply", METRIC, tmp_path)
     underside = 30 * 40 / model.area
     assert wide.within > 0.98 and wide.covered == pytest.approx(1 - underside, abs=0.05)

@@ -80,8 +80,9 @@ def test_cameras_of_crops_without_their_centres_are_not_good(corner):
     frame = WorldFrame("", limit=ESTIMATED_CENTRES.format("a.jpg and b.jpg"))
     finding = cameras(replace(corner, frame=frame))
     assert finding.verdict == "fair" and "the centres of cropped photographs are estimated: a.jpg and b" in finding.line
-    assert finding.consequence == "cameras may be turned by two degrees: use the uncropped photographs"
-    assert "use the uncropped photographs to measure on it" in trust({"points_missing": 0.0}, frame)[0]
+    words = "cameras may be turned by two degrees, and the shape distorted: use the uncropped photographs"
+    assert finding.consequence == words and frame.limit.endswith(f"; {words}")
+    assert trust({"points_missing": 0.0}, frame)[0] == frame.limit
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,6 +126,14 @@ def test_a_changed_lens_and_unusable_cameras_are_refused(tmp_path):
     options = photograph(tmp_path, scene, size=(96, 96))
     refuse("has 128x96 pixels, and the photo 96x96, another shape", tmp_path, **options)
     refuse("is no folder, and no case in", tmp_path, **{**options, "cameras": "nothing"})
+    one = replace(scene, c2w=scene.c2w[:1].repeat(10, axis=0))
+    still = photograph(tmp_path, scene) | {"cameras": bare_colmap(tmp_path, one)}
+    refuse("^--cameras .*model: all its cameras are at one position; name a case with a rig", tmp_path, **still)
+    beside = one.c2w.copy()
+    beside[:, 0, 3] += 0.1 * np.arange(10)
+    shutil.rmtree(tmp_path / "model")
+    side = still | {"cameras": bare_colmap(tmp_path, replace(scene, c2w=beside)), "masks": ""}
+    refuse(f"^{tmp_path / 'scene'}: the cameras look along parallel axes", tmp_path, **side)
     shutil.rmtree(tmp_path / "scene", ignore_errors=True)
     (tmp_path / "earlier").rename(tmp_path / "scene")
     before = sorted((tmp_path / "scene").rglob("*"))

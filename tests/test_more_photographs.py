@@ -41,7 +41,8 @@ def world_centres(scene):
 def test_new_photographs_are_registered_and_the_others_stay(grown):
     folder, poses, before, said = grown
     assert (folder / "scene/prepare/next/scene.json").exists()
-    refuse("contains a scene of other photographs or options", folder, known=Known(marker=0.03))
+    words = "contains a scene of other photographs or options .--roi, --marker, --scale or --conf.; pass --overwrite"
+    refuse(words, folder, known=Known(marker=0.03))
     assert not (folder / "scene/prepare/next").exists(), "the interrupted call is finished by any other"
     assert not prepare(request(folder), str)
     assert "region of interest: from cameras_sphere.npz" in said

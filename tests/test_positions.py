@@ -65,7 +65,7 @@ def test_cameras_of_both_positions_are_those_around_the_object(tmp_path):
 @pytest.mark.slow
 def test_positions_without_a_common_side_are_not_joined(tmp_path):
     photographs(tmp_path / "photos", 5, lambda name: len(name))
-    words = "positions bottom and top cannot be joined: 0 pairs of .* matches or more inside the masks; in each "
+    words = "positions bottom and top cannot be joined: 0 pairs of .* matches or more inside the masks; 30 points "
     refuse(words, tmp_path)
     assert not (tmp_path / "scene/cameras_sphere.npz").exists()
 
@@ -90,7 +90,14 @@ def test_positions_need_masks_that_do_not_follow_from_cameras(tmp_path):
     assert masks == [f"{folder}/{index}.png" for folder in ("1/mask", "masks/2") for index in range(3)]
     assert masks_beside(tmp_path / "photos", found)[0] == str(tmp_path / "photos")
     assert notes_of(tmp_path / "photos", found.paths) == []
+    (tmp_path / "photos/2/raw").mkdir()
+    (tmp_path / "photos/3/all").mkdir(parents=True)
+    for name in ("2/raw", "3/all"):
+        shutil.copy(tmp_path / "photos/1/0.png", tmp_path / "photos" / name)
+    note = f"{tmp_path / 'photos'}: 2/raw and 3/all: left out, photographs in subfolders; move them to the others"
+    assert [note.removeprefix(f"{tmp_path / 'photos'}: ")] == notes_of(tmp_path / "photos", found.paths)
     (tmp_path / "photos/1/mask/0.png").unlink()
+    refuse(r"each photograph needs a mask \(1/0.png have none\)", tmp_path)
     with pytest.raises(UserError, match="the first is 1/0.jpg; name its mask 1/0.png"):
         required_mask_files(tmp_path / "photos/masks", ["1/0.jpg", "2/0.jpg"], "--masks ", "name its mask {stem}.png")
     shutil.copy(tmp_path / "photos/1/0.png", tmp_path / "photos/2/7.png")

@@ -111,7 +111,14 @@ def mappers(monkeypatch, results):
 
 
 def result(points, score, proposed=(), error=1.0):
-    model = {"folder": "0", "names": [f"{i}.png" for i in range(4)], "points": points, "error": error, "errors": {}}
+    model = {
+        "folder": "0",
+        "names": [f"{i}.png" for i in range(4)],
+        "points": points,
+        "error": error,
+        "errors": {},
+        "weak": [],
+    }
     return mapping.MappingResult("incremental", {"incremental": 4}, [model], score, other_lenses=proposed)
 
 

@@ -129,6 +129,25 @@ def test_a_camera_that_contradicts_its_matches_is_left_out(database):
     assert mapping._leave_out_disagreeing(true, mapping._judged({0: true}, crossed).agreeing) == []
 
 
+@pytest.mark.parametrize(("count", "shift", "is_used"), [(29, 0.0, True), (29, 1.5, False), (14, 0.0, False)])
+def test_a_camera_that_few_points_hold_is_doubtful_or_left_out(database, count, shift, is_used):
+    path, true = database
+    image = true.images[3]
+    assert mapping.described_model("0", true)["weak"] == []
+    for other in true.images.values():
+        for point in other.points2D:
+            point.xy = point.xy + [0.5, 0.0]
+    for index in image.get_observation_point2D_idxs()[count:]:
+        true.delete_observation(3, index)
+    for point in image.points2D:
+        point.xy = point.xy + [shift, 0.0]
+    assert mapping.described_model("0", true)["weak"] == [image.name]
+    judged = mapping._judged({0: true}, mapping.read_pairs(path))
+    assert (image.name in judged.agreeing) == is_used
+    assert any(image.name in pair for pair in judged.links) == is_used
+    assert mapping._leave_out_disagreeing(true, judged.agreeing) == ([] if is_used else [image.name])
+
+
 def test_photographs_without_a_camera_are_named_in_the_verdict(tmp_path):
     frame = WorldFrame("", photographs={"000.png": "a.jpg"}, without_camera=("b.jpg",))
     write_result(tmp_path / FRAME_FILE, json.dumps(asdict(frame)).encode())

@@ -217,7 +217,14 @@ def test_the_mesh_of_doubtful_cameras_is_not_called_reliable():
 )
 def test_matches_are_separated_where_that_mends_the_cameras(names, torn, is_used, tmp_path, monkeypatch):
     def result(count, torn, wrong):
-        model = {"folder": "0", "names": [f"{i}.png" for i in range(count)], "points": 900, "error": 1.0, "errors": {}}
+        model = {
+            "folder": "0",
+            "names": [f"{i}.png" for i in range(count)],
+            "points": 900,
+            "error": 1.0,
+            "errors": {},
+            "weak": [],
+        }
         return mapping.MappingResult("incremental", {"incremental": count}, [model], (count, 9), torn=torn, wrong=wrong)
 
     frames = [Frame(f"{i}.png", f"{i}.jpg", 64, 48, None) for i in range(10)]

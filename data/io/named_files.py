@@ -15,6 +15,7 @@ from data.io.images import IMAGE_SUFFIXES, list_images
 SPELLINGS = tuple(spelt for suffix in IMAGE_SUFFIXES for spelt in (suffix, suffix.upper()))
 MASK_FOLDERS = ("masks", "mask")
 OF_MAPS = ("mask", "depth", "normal")  # begin the names of folders without photographs
+MARKS = ("_", ".", "-", " ")  # between the name of a photograph and the word mask
 MOST_PARTS, LONGEST_PART = 128, 255  # parts of a path, and bytes of a part
 
 
@@ -88,15 +89,16 @@ def masks_folder(folder: Path) -> Path | None:
 def mask_stems(photograph: Path) -> list[str]:
     """The names of its mask without their suffixes, in lower case, that of the photograph last."""
     name, stem = photograph.name.lower(), photograph.stem.lower()
-    return [f"{name}.mask", f"{stem}_mask", f"{stem}.mask", f"{stem}-mask", name, stem]
+    own = [f"{stem}{mark}mask" for mark in MARKS] + [f"mask{mark}{stem}" for mark in MARKS]
+    return [f"{name}.mask", f"{name}_mask", *own, name, stem]
 
 
 def mask_files(folder: Path, names: Sequence[str]) -> list[Path | None]:
     """The mask file of each photograph, None where there is none, or not one for each.
 
     `names` are paths relative to the folder of the photographs. For a/IMG_1.jpg it is one of IMG_1.jpg.mask.png
-    (RealityCapture), IMG_1_mask.png (Metashape; also with a dot or a minus), IMG_1.jpg.png (COLMAP) and IMG_1.png in
-    a/ or in the mask folder itself, in any letter case and also as JPEG.
+    (RealityCapture), IMG_1_mask.png (Metashape; also with others of MARKS), mask_IMG_1.png, IMG_1.jpg.png (COLMAP) and
+    IMG_1.png in a/ or in the mask folder itself, in any letter case and also as JPEG.
     """
     by_stem: dict[Path, dict[str, Path]] = {}  # the masks of each folder
     masks: list[Path | None] = []

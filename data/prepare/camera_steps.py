@@ -56,6 +56,7 @@ from data.scenes.readers.neus import CAMERA_FILE
 from data.scenes.undistort import undistorters
 from data.scenes.visual_hull import masked_views, visual_hull
 
+LEAST_TO_JOIN = 30  # COLMAP's mapper needs as many for a pose (abs_pose_min_num_inliers)
 SOME_STILL = 0.2  # fraction of the pairs that do not move, from which on something equal in all images is searched
 FIT = "fit"  # entry "masks" of a result that does not depend on the masks
 ENOUGH_VIEWS = 8  # masks of fewer views may bound no volume although they do not contradict one another
@@ -206,8 +207,8 @@ def _mapped(work: Path, frames: Sequence[Frame], source: Source) -> dict[str, An
     enough = sum(count >= ENOUGH_MATCHES for count in across.values())
     raise NotJoinedError(
         f"the positions {listed(sorted(positions))} cannot be joined: {enough} pairs of photographs of two have "
-        f"{ENOUGH_MATCHES} matches or more inside the masks{most}; in each position take photographs from the side, "
-        "low above the ground, and check the masks"
+        f"{ENOUGH_MATCHES} matches or more inside the masks{most}; {LEAST_TO_JOIN} points of one position must be "
+        "in a photograph of another: in each take photographs from the side, low above the ground, and check the masks"
     )
 
 

@@ -159,7 +159,7 @@ def place(work: Path, frames: Sequence[Frame], given: GivenCameras) -> dict[str,
     """Write a COLMAP model with the given camera of each frame to the work folder; returns it as `map_images` does.
 
     Photographs and cameras belong together by name, else by order. Raises UserError if a photograph has no camera, or
-    one of another shape.
+    one of another shape, or if all cameras are at one position.
     """
     stems = [_key(frame.source) for frame in frames]
     without = [frame.source for frame, stem in zip(frames, stems, strict=True) if stem not in given.images]
@@ -172,6 +172,8 @@ def place(work: Path, frames: Sequence[Frame], given: GivenCameras) -> dict[str,
             f"--cameras {given.folder}: has no camera for {len(without)} of {len(frames)} photographs: "
             f"{listed(without)}; name each as the earlier photograph of its camera ({listed(list(given.images))})"
         )
+    if not np.ptp([given.images[stem].c2w[:3, 3] for stem in stems], axis=0).any():
+        raise UserError(f"--cameras {given.folder}: all its cameras are at one position; name a case with a rig")
     cameras, images = ["# CAMERA_ID MODEL WIDTH HEIGHT PARAMS"], ["# IMAGE_ID QW QX QY QZ TX TY TZ CAMERA_ID NAME"]
     for number, (frame, stem) in enumerate(zip(frames, stems, strict=True), 1):
         image = given.images[stem]

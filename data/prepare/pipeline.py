@@ -46,6 +46,14 @@ from data.scenes.scene import Scene
 WORK = "prepare"
 FINISHED = products.FRESH
 FEATURES = (*(str(Path(source.database).parent) for source in (sfm.WHOLE, sfm.OF_OBJECT)), sfm.FURTHER)
+# What was given for each step but the last, in words; the key of a step depends on the earlier ones, too.
+INPUTS = {
+    "photographs": "photographs, --frames or --panorama",
+    "features": "--lens",
+    "matches": "--masks",
+    "cameras": "--cameras",
+    "masks": "--masks or --box",
+}
 # All but the records of the steps.
 OUTPUTS = (sfm.IMAGES, *FEATURES, sfm.PAIR_LIST, sfm.MODELS, sfm.MASKS, OVERLAY, products.FRESH, sfm.LOG)
 
@@ -312,10 +320,12 @@ def _require_joinable(request: Request, photos: Photographs, is_whole: bool) -> 
     if is_whole or request.cameras:
         raise UserError(f"{named}: leave out --cameras and panoramas, or give one of these subfolders")
     if request.masks in ("", *masks.WITH_CAMERAS):
+        lack = [name for name, path in zip(photos.names, photos.paths, strict=True) if path not in photos.masks]
+        without = f" ({listed(lack)} have none)" if photos.masks else ""
         raise UserError(
-            f"{named} are joined by the object alone, so each photograph needs a mask: give a folder masks/ in each "
-            "subfolder, --masks colorkey or rembg (with box, prepare each alone, and give copies of its image/ and "
-            "mask/); or move the photographs together, if the object did not move"
+            f"{named} are joined by the object alone, so each photograph needs a mask{without}: give a folder masks/ "
+            "in each subfolder, --masks colorkey or rembg (with box, prepare each alone, and give copies of its image/ "
+            "and mask/); or move the photographs together, if the object did not move"
         )
 
 
@@ -343,14 +353,21 @@ def _is_finished(request: Request, steps: Steps, say: Say) -> bool:
         return False  # they are from an interrupted run with the same inputs
     if steps.was_run(FINISHED):
         raise UserError(
-            f"{request.target}: contains a scene of other photographs or options; pass --overwrite to replace it, or "
-            "choose another --case"
+            f"{request.target}: contains a scene of other photographs or options ({_other(request, steps)}); pass "
+            "--overwrite to replace it, or choose another --case"
         )
     products.require_made(steps.folder, request.target, bool(request.masks))
     raise UserError(
         f"{request.target}: already contains {', '.join(there)}; pass --overwrite to replace them, or choose another "
         "--case"
     )
+
+
+def _other(request: Request, steps: Steps) -> str:
+    """Which inputs of the scene were others, in words."""
+    options = (steps.result(FINISHED) or {}).get("options")
+    last = "--masks" if options == _options(request) else "--roi, --marker, --scale or --conf"
+    return next((words for name, words in INPUTS.items() if steps.was_run(name) and not steps.is_begun(name)), last)
 
 
 def _is_whole(request: Request, steps: Steps, say: Say) -> bool:

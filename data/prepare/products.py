@@ -76,7 +76,7 @@ def write_scene(
     masks or the check fail, or writing fails.
     """
     conf = DatasetConfig(str(work), CAMERA_FILE, CAMERA_FILE, cameras_outside, roi=roi)
-    parsed = world(replace(read_colmap(work, conf), name=target.resolve().name, notes=()))
+    parsed = world(replace(read_colmap(work, conf), name=target.resolve().name, source=target, notes=()))
     with np.errstate(all="ignore"):  # overflow is detected by the checks of the result
         scene = check_scene(preprocess(parsed, parsed.images, conf, find_points=triangulated), cameras_outside)
     called = {frame.name: frame.source for frame in frames}

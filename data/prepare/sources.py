@@ -7,7 +7,7 @@ import importlib.util
 import mmap
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import cv2
@@ -48,6 +48,7 @@ CONTAINERS: tuple[tuple[tuple[int, bytes], ...], ...] = (
     ((0, b"OggS"),),
 )
 HEAD_BYTES = 512
+DEEPEST = 3  # levels of subfolders in which photographs are noticed
 # Transfer characteristics (ITU-T H.273), in the box "colr" of MP4 and MOV after the primaries, in Matroska's element.
 TRANSFERS = {16: "PQ", 18: "HLG"}
 COLOURS_OF_MP4 = re.compile(rb"colrncl[cx]..(..)", re.DOTALL)
@@ -69,7 +70,7 @@ def find_images(source: Path) -> list[Path]:
                 f"--images {source}: holds {len(images)} photographs; at least {MIN_IMAGES} are needed, "
                 f"and 30 to 100 from all around make a good surface{beside}"
             )
-        inner = {name: len(_readable(source / name)) for name in _inner_folders(source)}
+        inner = {name: len(_readable(source / name)) for name in _inner_folders(source, 1)}
         if sum(inner.values()) > len(images):
             raise UserError(
                 f"--images {source}: holds {len(images)} photographs, and its subfolders {listed(list(inner))} hold "
@@ -89,7 +90,7 @@ def find_images(source: Path) -> list[Path]:
 def positions(source: Path) -> list[Path]:
     """The subfolders with images of a folder that has none itself: each is of one position of the object."""
     is_split = os.path.isdir(source) and not _readable(source)
-    return [source / name for name in _inner_folders(source)] if is_split else []
+    return [source / name for name in _inner_folders(source, 1)] if is_split else []
 
 
 def _readable(folder: Path) -> list[Path]:
@@ -98,8 +99,11 @@ def _readable(folder: Path) -> list[Path]:
     return entries(folder, lambda path: path.suffix.lower() in suffixes and path.is_file())
 
 
-def left_out(folder: Path) -> list[str]:
-    """A note for each kind of entry that may be an image and is not used."""
+def left_out(folder: Path, given: Collection[Path] = (), depth: int = DEEPEST) -> list[str]:
+    """A note for each kind of entry that may be an image and is not used.
+
+    given: subfolders that are; depth: of further ones.
+    """
     files = _files(folder)
     used = {path.stem.lower() for path in files if path.suffix.lower() in IMAGE_SUFFIXES}
     unread = [path for path in files if path.suffix.lower() in (OTHER_SUFFIXES if has_heic() else UNREAD_SUFFIXES)]
@@ -107,7 +111,7 @@ def left_out(folder: Path) -> list[str]:
     heic = [path.name for path in unread if path.suffix.lower() in HEIC_SUFFIXES and path.name not in same]
     others = [path.name for path in unread if path.name not in (*same, *heic)]
     broken = [path.name for path in _entries(folder) if _is_image_name(path) and path not in files]
-    inner = _inner_folders(folder)
+    inner = [name for name in _inner_folders(folder, depth) if folder / name not in given]
     notes = {
         f"{listed(same)}: left out, of the same shots as other files": same,
         f"{listed(heic)}: HEIC, left out; {HEIC_ADVICE}, or save them as JPEG": heic,
@@ -144,11 +148,15 @@ def _is_image_name(path: Path) -> bool:
     return path.suffix.lower() in (*IMAGE_SUFFIXES, *HEIC_SUFFIXES) and not os.path.isdir(path)
 
 
-def _inner_folders(folder: Path) -> list[str]:
-    """The names of subfolders with images, but masks."""
+def _inner_folders(folder: Path, depth: int = DEEPEST) -> list[str]:
+    """The subfolders with images, but masks, down to a depth: paths relative to the folder."""
     suffixes = (*IMAGE_SUFFIXES, *HEIC_SUFFIXES, *OTHER_SUFFIXES)
-    inner = [path for path in _entries(folder) if os.path.isdir(path) and path.name.lower() not in MASK_FOLDERS]
-    return [path.name for path in inner if any(file.suffix.lower() in suffixes for file in _files(path))]
+    found = []
+    for path in _entries(folder) if depth else ():
+        if os.path.isdir(path) and path.name.lower() not in MASK_FOLDERS:
+            found += [path.name] * any(file.suffix.lower() in suffixes for file in _files(path))
+            found += [f"{path.name}/{name}" for name in _inner_folders(path, depth - 1)]
+    return found
 
 
 def has_heic() -> bool:
@@ -190,8 +198,10 @@ def _read_heic(path: Path) -> np.ndarray:
 
 def notes_of(source: Path, images: Sequence[Path]) -> list[str]:
     """Notes on files beside the images that are not used."""
-    folders = dict.fromkeys(path.parent for path in images if path != source)
-    return [note for folder in folders for note in left_out(folder)]
+    used = [*dict.fromkeys(path.parent for path in images if path != source)]
+    if not used or source in used:
+        return [note for folder in used for note in left_out(folder)]
+    return [*left_out(source, used), *(note for folder in used for note in left_out(folder, depth=0))]
 
 
 def hdr_note(video: Path) -> list[str]:

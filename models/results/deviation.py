@@ -59,7 +59,8 @@ class Deviation:
 
     def lines(self) -> list[str]:
         """The figures in words."""
-        more = "" if self.scale_error is None else f"; the scale is known to ± {self.scale_error:.2g} over its extent"
+        error = "" if self.scale_error is None else f"± {self.scale_error:.2g} {self.unit}"
+        more = f"; the scale is known to {error} over its extent" if error else ""
         return [
             f"deviation: mean {self.mean:+.3g}, RMS {self.rms:.3g}, 90 % below {self.p90:.3g} {self.unit}{more}",
             f"within ± {self.tolerance:.3g} {self.unit}: {self.within:.1%} of the mesh; the mesh is this near to "

@@ -199,7 +199,7 @@ def _finding(scene: Scene) -> Finding:
         return Finding("cameras", figure, "fair", consequence)
     if verdict == "good" and scene.frame is not None and scene.frame.limit:
         limit, _, consequence = scene.frame.limit.partition("; ")
-        return Finding("cameras", f"{figure}; {limit}", "fair", f"{consequence}: use the uncropped photographs")
+        return Finding("cameras", f"{figure}; {limit}", "fair", consequence)
     if verdict == "good":
         return Finding("cameras", figure, verdict, "the cameras agree with the photographs")
     if len(wrong):

@@ -12,7 +12,7 @@ from data.errors import UserError, listed
 from data.io.files import remove
 from data.prepare.frames import Frame, cropped, groups
 from data.prepare.sfm import colmap_tasks, lenses, matches
-from data.prepare.sfm.mapping import MappingResult
+from data.prepare.sfm.mapping import HOLDING, MappingResult
 from data.prepare.sfm.stages import (
     FURTHER,
     MODELS,
@@ -34,8 +34,13 @@ MOST_ATTEMPTS = 5  # with other lenses
 LEAST_WITHOUT_TWINS = 0.8  # of the images of a model in which sides lie on each other
 # Of 36 crops with estimated centres rotations are off by 0.9 degrees (at most 2.1), rays by 0.15 (0.25), positions by
 # 0.2 % of their distance (0.3 %).
-ESTIMATED_CENTRES = "the centres of cropped photographs are estimated: {}; cameras may be turned by two degrees"
-UNKNOWN_CENTRES = "the centres of cropped photographs are not known: {}; cameras may be turned by several degrees"
+TURNED = "; cameras may be turned by {} degrees, and the shape distorted: use the uncropped photographs"
+ESTIMATED_CENTRES = "the centres of cropped photographs are estimated: {}" + TURNED.format("two")
+UNKNOWN_CENTRES = "the centres of cropped photographs are not known: {}" + TURNED.format("several")
+FEW_POINTS = (
+    f"fewer than {HOLDING} points hold the cameras of {{}}; these may be off by some degrees: take photographs beside "
+    "them, or leave them out"
+)
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
 NO_POINTS = (
     "no cameras were found: the photographs have features in common, but only {points} points could be located, so the "
@@ -51,8 +56,8 @@ KNOWN_LENS = " or the lens of --lens is another one; walk around the object, in 
 def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> dict[str, Any]:
     """Run the mappers; returns the largest model as described by `described_model`, with "notes".
 
-    "remarks" are those that belong to the scene, "doubt" is what `look_alike` says, "limit" what crops mean for
-    the cameras, "" for nothing.
+    "remarks" are those that belong to the scene, "doubt" is what `look_alike` says, "limit" what crops and few
+    points mean for the cameras, "" for nothing.
 
     Where its lenses do not fit, other ones are tried; where it has not all images, more features of the others; both if
     that is not out of time (`ends_at`). Raises UserError, with an explanation from the matches, if there is no model or
@@ -91,11 +96,13 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
             "the centres of cropped photographs are estimated, with one focal length for all: reprojection error "
             f"{result.models[0]['error']:.2f} px instead of {result.uncentred_error:.2f} px"
         )
-    others = [doubt] if doubt else []
+    weak = [FEW_POINTS.format(listed([called[name] for name in models[0]["weak"]]))] if models[0]["weak"] else []
+    others = [*([doubt] if doubt else []), *weak]
     others += _notes(models, called, missing, matches.components(sources, links))
     crops = [frame.source for frame in cropped(frames)]
     centres = UNKNOWN_CENTRES if result.uncentred_error is None else ESTIMATED_CENTRES
-    of_scene = {"remarks": notes, "doubt": doubt, "limit": centres.format(listed(crops)) if crops else ""}
+    limit = "; ".join([*weak, *([centres.format(listed(crops))] if crops else [])])
+    of_scene = {"remarks": notes, "doubt": doubt, "limit": limit}
     return {**largest, "notes": [*_mapper_notes(result, called), *notes, *others], **of_scene}
 
 
@@ -214,7 +221,7 @@ def _mapper_notes(result: MappingResult, called: Mapping[str, str]) -> list[str]
         notes.append(f"photographs with cameras by mapper: {sizes}; the {result.mapper} one is used")
     if result.disagreeing:
         named = listed([called[name] for name in result.disagreeing])
-        notes.append(f"cameras that do not agree with the matches are left out: {named}")
+        notes.append(f"cameras that do not agree with the matches, or have too few, are left out: {named}")
     return notes
 
 

@@ -133,18 +133,20 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
     """Sentences on the reliability of the result, from its metrics and photographs without cameras; at least one."""
     sentences = [f"{frame.doubt}; do not rely on the mesh or measure on it"] if frame.doubt else []
     if frame.limit:
-        sentences.append(f"{frame.limit}, and the shape distorted: use the uncropped photographs to measure on it")
+        sentences.append(frame.limit)
     if frame.without_camera:
         sentences.append(f"{frame.left_out}; what only they show is missing or invented: take photographs between them")
     missing, psnr, epipolar = (figures.get(name) for name in ("points_missing", "psnr", "epipolar_px"))
     if figures.get("counts_first") == "psnr_mask":
         psnr = figures.get("psnr_mask")
+    is_thin = (figures.get("thin_area") or 0.0) >= SOME_THIN and figures["thin_tested"] < MOST_TESTED
+    is_off = epipolar is not None and epipolar > LEAST_EPIPOLAR
     if missing is not None and (scored := figures.get("points_scored", LEAST_SCORED)) < LEAST_SCORED:
         few = f"only {scored} SfM points are on the object, too few to test it"
         sentences.append(f"{few}: compare it with the photographs")
     elif missing is not None:
         near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING_DISTANCE:g} radii"
-        covered = _covered(figures)
+        covered = _covered(figures, not (is_thin or is_off or frame.limit))
         if missing > MOST_MISSING:
             sentences.append(
                 f"only {near}: most of the mesh is wrong, do not measure on it; if parts of the object are missing, "
@@ -158,10 +160,10 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
             sentences.append(
                 f"{near}, and {covered}" if not frame.doubt else f"{near}, which does not show wrong cameras"
             )
-    if (thin := figures.get("thin_area") or 0.0) >= SOME_THIN and figures["thin_tested"] < MOST_TESTED:
+    if is_thin:
         sentences.append(
-            f"{thin:.0%} of the mesh's area are walls thinner than 0.1 radii, and SfM points test both sides of "
-            f"{figures['thin_tested']:.0%} of it: thin walls become thicker, do not measure their thickness"
+            f"{figures['thin_area']:.0%} of the mesh's area are walls thinner than 0.1 radii, and SfM points test both "
+            f"sides of {figures['thin_tested']:.0%} of it: thin walls become thicker, do not measure their thickness"
         )
     if (views := figures.get("cover_views")) is not None:
         sentences.append(
@@ -187,13 +189,13 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
         without = figures.get(NCC_WITHOUT)
         less = "" if without is None else f" (without details of the mesh {without:.2f})"
         sentences.append(f"test photographs correlate with others across the mesh by {ncc:.2f}{less}")
-    if epipolar is not None and epipolar > LEAST_EPIPOLAR:
+    if is_off:
         sentences.append(f"matches are {epipolar:.1f} pixels off: the cameras are wrong, and so is the mesh")
     return sentences or ["the quality of the mesh could not be measured: compare it with the photographs"]
 
 
-def _covered(figures: Mapping[str, Any]) -> str:
-    """What part of the mesh the SfM points test, in words."""
+def _covered(figures: Mapping[str, Any], is_reliable: bool) -> str:
+    """What part of the mesh the SfM points test, in words; `is_reliable`: nothing else says that it is not."""
     if (share := figures.get("cover_points")) is None:
         return "which part of the mesh they test is not known"
     off, scored = figures["points_off_plane"], figures["points_scored"]
@@ -202,7 +204,7 @@ def _covered(figures: Mapping[str, Any]) -> str:
             f"{scored - off} of {scored} lie on one plane, and near {figures['cover_off_plane']:.0%} of the mesh off "
             f"it ({figures['area_off_plane']:.0%} of the area) is a point"
         )
-    sentence = f"the mesh is reliable near them, on {share:.0%} of its area"
+    sentence = f"{'the mesh is reliable near them, on' if is_reliable else 'they test'} {share:.0%} of its area"
     return sentence if off == scored else f"{sentence} ({off} of {scored} points lie off the dominant plane)"
 
 

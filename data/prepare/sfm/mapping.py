@@ -239,7 +239,7 @@ def _judged(models: dict[int, Any], pairs: Sequence[Matched]) -> _Judged:
         image.name for image in models[largest].images.values() if image.has_pose and image.name not in loose
     )
     links = {pair: count for pair, count in agreement(models[largest], pairs).items() if loose.isdisjoint(pair)}
-    return _Judged(models, largest, components(names, links)[0], links)
+    return _Judged(models, largest, next(iter(components(names, links)), []), links)
 
 
 def _loose(model: Any) -> set[str]:

@@ -146,7 +146,7 @@ def trust(figures: Mapping[str, Any], frame: WorldFrame = UNKNOWN) -> list[str]:
         sentences.append(f"{few}: compare it with the photographs")
     elif missing is not None:
         near = f"{1 - missing:.0%} of the SfM points have a surface within {MISSING_DISTANCE:g} radii"
-        covered = _covered(figures, not (is_thin or is_off or frame.limit))
+        covered = _covered(figures, not (is_off or frame.limit)) + (", except thin walls" if is_thin else "")
         if missing > MOST_MISSING:
             sentences.append(
                 f"only {near}: most of the mesh is wrong, do not measure on it; if parts of the object are missing, "

@@ -64,7 +64,7 @@ def test_adam_is_exact_for_any_finite_numbers(form, parameter, gradient, first, 
 
 def applied(source, call, values, lanes=1):
     """What a C++ expression of `x` gives for each of an array's values; with `lanes`, for vectors of them."""
-    kind = "neus::Vec" if lanes > 1 else "float"
+    kind = "neus::Unaligned" if lanes > 1 else "float"
     loop = f"""
         for (long i = 0; i < in0->num; i += {"neus::LANES" if lanes > 1 else 1}) {{
             const {kind} x = *(const {kind} *)(in0_p + i);

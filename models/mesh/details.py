@@ -3,8 +3,8 @@
 From coarse to fine: the mesh gets even triangles with edges of EDGE pixels; each vertex compares the photographs that
 show it best at some offsets (`ops.agreement`); the best offsets, weighted by how distinct they are, become a change
 that bends little; then edges are halved, for photographs of twice the size. Each vertex keeps its place on the given
-surface and its change apart. Evidence for a change are its agreement, photographs that were not compared, and two
-halves of those that were; where it lacks, the surface continues smoothly. V vertices, F faces.
+surface and its change apart. Before edges are halved, and at the end, evidence decides how much of the change stays:
+its agreement, photographs that were not compared, and two halves of those that were. V vertices, F faces.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ FAITH = 1e-3  # confidence, everywhere, in no change
 ITERATIONS, CLOSE = 60, 1e-3  # of conjugate gradients
 TURNED, TAKEN_BACK, LESS = 0.3, 6, 0.3  # cosine of a triangle that turns too much; how often, to what part
 SHORT = 4  # rounds of averaging of the offsets of half of the photographs
-SIGNIFICANT = 2.0  # standard deviations
+# Mean square of a change, relative to that of its error, up to which nothing of it stays, and from which on all does.
+NOISE, SIGNIFICANT = 2.0, 4.0
+BIAS = 0.2  # pixels: the part of the error that halves have in common, such as that of foreshortened patches
 BASELINES = 3  # of all photographs compared at a vertex, for one of half of them
 AROUND = 30  # rounds of averaging of what the witnesses and both halves say
 SURE_GAIN = 0.01  # of the correlation of the witnesses, from which on all of a change stays; none at no gain
@@ -61,7 +63,7 @@ class Detailed:
     mesh: trimesh.Trimesh
     is_changed: bool
     before: float  # mean correlation of the witnesses across the even mesh on the given surface
-    after: float  # across that with all changes
+    after: float  # across that with the changes that stay
 
 
 @dataclass
@@ -72,8 +74,9 @@ class _State:
     change: np.ndarray  # [V, 3]
     faces: np.ndarray  # [F, 3]
     views: np.ndarray  # int32 [V, COMPARED + WITNESSES], the best first, -1 for none
-    pixel: np.ndarray  # [V], the size there of a pixel of the first one, full size, units of the frame
+    pixel: np.ndarray  # [V], the size there of a pixel of the first one, units of the frame
     photographs: GreyPhotographs  # of the size of the level
+    start: np.ndarray  # [V, 3], the change before that of the level
 
     @property
     def vertices(self) -> np.ndarray:
@@ -103,6 +106,16 @@ class _State:
         given = [*numbers, self.patches, jt.array(np.ascontiguousarray(views)), *self.inputs]
         return agreement(*given, Agreement(offsets, views.shape[1], PATCH)).numpy()
 
+    def in_place(self, vertices: np.ndarray, views: np.ndarray) -> np.ndarray:
+        """Scores [V] of vertices [V, 3] that do not move."""
+        return self.scores(vertices, vertices, self.pixel, views, 1)[:, 0]
+
+    @cached_property
+    def witnesses(self) -> np.ndarray:
+        """The views [V, W] of which the correlation decides: where too few were not compared, those that were."""
+        views = self.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
+        return np.where((views >= 0).sum(axis=1, keepdims=True) < 2, self.views[:, : views.shape[1]], views)
+
 
 def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
     """The mesh as sharp as the photographs; the mesh itself where they do not agree better on another."""
@@ -120,21 +133,28 @@ def _moved(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -
     even = remesh.remeshed(mesh, EDGE * pixel_size(mesh, photographs.cameras) * 2**LAST)
     base, faces, before = np.asarray(even.vertices), np.asarray(even.faces), 0
     views, pixel = _chosen(even, photographs, Visibility(mesh))
-    state = _State(base, np.zeros_like(base), faces, views, pixel, photographs.reduced(2**LAST))
+    none = np.zeros_like(base)
+    state = _State(base, none, faces, views, pixel * 2**LAST, photographs.reduced(2**LAST), none)
     for level, step in progress(ROUNDS):
-        times = 2 ** (LAST - level)
         if level > before:
-            state, before = _halved(state, mesh, photographs.reduced(times)), level
+            state.change = _kept(state)
+            state, before = _halved(state, mesh, photographs.reduced(2 ** (LAST - level))), level
         memory.release_all()  # also the ray caster, which is in a reference cycle
-        _move(state, step * times * state.pixel)
+        _move(state, step * state.pixel)
+    state.change = _kept(state)
     return state
 
 
 def _chosen(
     mesh: trimesh.Trimesh, photographs: GreyPhotographs, visibility: Visibility
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The `views` and `pixel` of `_State`: the most pixels, in sharp photographs, across each vertex come first."""
+    """The `views` of `_State`, and the size of a pixel [V].
+
+    The most pixels, in sharp photographs, across each vertex come first. They see all of its patch: behind an edge, a
+    hidden part of it would show something else.
+    """
     points, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
+    ring = _ring(remesh.adjacency(np.asarray(mesh.faces), len(points)))
     sharp = np.array([cv2.Laplacian(image, cv2.CV_32F).var() for image in photographs.images])
     sharp = np.clip(sharp / max(float(np.median(sharp)), 1e-6), BLURRED, SHARP)
     sizes = np.full((len(photographs.cameras), len(points)), np.inf)
@@ -144,7 +164,9 @@ def _chosen(
         away = lengths(towards)
         cosine = dots(towards, normals) / np.maximum(away, 1e-12)
         rows = np.flatnonzero(camera.shows(*camera.project(points)) & (cosine > GRAZING))
-        rows = rows[visibility.sees(points[rows], normals[rows], camera.center)]
+        hidden = np.ones(len(points), np.float32)
+        hidden[rows[visibility.sees(points[rows], normals[rows], camera.center)]] = 0.0
+        rows = np.flatnonzero(ring @ (ring @ hidden) == 0.0)
         sizes[view] = away / camera.intrinsics[0, 0]
         scores[rows, view] = cosine[rows] / sizes[view, rows] * sharp[view]
     order = np.argsort(-scores, axis=1)[:, : COMPARED + WITNESSES]
@@ -158,7 +180,7 @@ def _halved(state: _State, mesh: trimesh.Trimesh, photographs: GreyPhotographs) 
     base = np.concatenate([state.base, remesh.onto(mesh, state.base[ends].mean(axis=1))])
     change, pixel = (np.concatenate([value, value[ends].mean(axis=1)]) for value in (state.change, state.pixel))
     views = np.concatenate([state.views, state.views[ends[:, 0]]])
-    return _State(base, change, faces, views, pixel, photographs)
+    return _State(base, change, faces, views, 0.5 * pixel, photographs, change)
 
 
 def _move(state: _State, steps: np.ndarray) -> None:
@@ -170,13 +192,12 @@ def _move(state: _State, steps: np.ndarray) -> None:
     bending = np.full(len(offsets), BENDING)
     move = smoothed(offsets * steps, confidence, dots(state.change, normals), state.beside, bending)
     move = np.clip(move, -OFFSETS // 2 * steps, OFFSETS // 2 * steps)
-    state.change += without_turns(vertices, move[:, None] * normals, state.faces)
+    state.change = state.change + without_turns(vertices, move[:, None] * normals, state.faces)
 
 
 def _patches(beside: csr_matrix) -> np.ndarray:
     """Each vertex and its neighbours within two edges, int32 [V, PATCH], then -1."""
-    count = beside.shape[0]
-    ring = beside + identity(count, np.float32, "csr")
+    count, ring = beside.shape[0], _ring(beside)
     found = np.full((count, PATCH), -1, np.int32)
     found[:, 0] = np.arange(count)
     for start in range(0, count, AT_ONCE):
@@ -188,6 +209,11 @@ def _patches(beside: csr_matrix) -> np.ndarray:
         fits = place < PATCH
         found[start + rows[fits], place[fits]] = columns[fits]
     return found
+
+
+def _ring(beside: csr_matrix) -> csr_matrix:
+    """Each vertex and its neighbours: ones, [V, V]."""
+    return beside + identity(beside.shape[0], np.float32, "csr")
 
 
 def best_offsets(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -220,12 +246,12 @@ def noise(first: np.ndarray, second: np.ndarray, beside: csr_matrix) -> np.ndarr
 
 
 def significance(change: np.ndarray, variance: np.ndarray, beside: csr_matrix) -> np.ndarray:
-    """The share [V] of the square of a change [V, 3], around each vertex, above SIGNIFICANT deviations of its noise.
+    """How much [V] of a change [V, 3] stays, in [0, 1], by its mean square around each vertex.
 
-    variance: [V], of the noise of its length.
+    variance: [V], of the error of its length.
     """
-    power = _around((change**2).sum(axis=1), beside)
-    return np.clip(1.0 - SIGNIFICANT**2 * variance / np.maximum(power, 1e-30), 0.0, 1.0)
+    ratio = _around((change**2).sum(axis=1), beside) / np.maximum(variance, 1e-30)
+    return np.clip((ratio - NOISE) / (SIGNIFICANT - NOISE), 0.0, 1.0)
 
 
 def supported(change: np.ndarray, evidence: np.ndarray, beside: csr_matrix) -> np.ndarray:
@@ -292,32 +318,34 @@ def _unit_normals(vertices: np.ndarray, faces: np.ndarray) -> np.ndarray:
 def _judged(
     mesh: trimesh.Trimesh, state: _State
 ) -> tuple[float, float, tuple[np.ndarray, np.ndarray, np.ndarray] | None]:
-    """The figures of `Detailed`, and vertices, changes and faces, or None if the mesh stays.
-
-    As much of a change is left as photographs agree better with that were not compared, around each vertex. Where there
-    are too few of them, those that were compared decide.
-    """
-    beside, witnesses = state.beside, state.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
-    views = np.where((witnesses >= 0).sum(axis=1, keepdims=True) < 2, state.views[:, :3], witnesses)
-
-    def in_place(vertices: np.ndarray, views: np.ndarray) -> np.ndarray:
-        return state.scores(vertices, vertices, state.pixel, views, 1)[:, 0]
-
-    before, after = (in_place(vertices, views) for vertices in (state.base, state.vertices))
-    known = ((before > -1) & (after > -1)).astype(np.float64)
+    """The figures of `Detailed`, and vertices, changes and faces, or None if the mesh stays."""
+    before, after = (state.in_place(vertices, state.witnesses) for vertices in (state.base, state.vertices))
+    known = (before > -1) & (after > -1)
     if not known.any():
         return 0.0, 0.0, None
-    gain, weight = (_around(value, beside) for value in (known * (after - before), known))
-    stays = np.clip(gain / np.maximum(weight, 1e-6) / SURE_GAIN, 0.0, 1.0)
-    without, with_all = (float((known * value).sum() / known.sum()) for value in (before, after))
+    without, with_all = (float(value[known].mean()) for value in (before, after))
     if with_all - without < WORTH:
         return without, with_all, None
-    trust = _trust(in_place(state.vertices, state.views[:, :COMPARED]))
-    evidence = stays * trust * significance(state.change, _variance(state), beside)
-    change = supported(state.change, evidence, beside)
-    if len(mesh.vertices) > len(change):  # it is finer than the photographs
-        return without, with_all, (np.asarray(mesh.vertices), _carried(change, state, mesh), np.asarray(mesh.faces))
-    return without, with_all, (state.base, change, state.faces)
+    if len(mesh.vertices) > len(state.base):  # it is finer than the photographs
+        return without, with_all, (np.asarray(mesh.vertices), _carried(state, mesh), np.asarray(mesh.faces))
+    return without, with_all, (state.base, state.change, state.faces)
+
+
+def _kept(state: _State) -> np.ndarray:
+    """The change [V, 3] with as much of that of the level as evidence says.
+
+    Around each vertex, as much stays as photographs agree better that were not compared, and as it is significant.
+    """
+    level, beside = state.change - state.start, state.beside
+    before, after = (
+        state.in_place(vertices, state.witnesses) for vertices in (state.base + state.start, state.vertices)
+    )
+    known = ((before > -1) & (after > -1)).astype(np.float64)
+    gain, weight = (_around(value, beside) for value in (known * (after - before), known))
+    stays = np.clip(gain / np.maximum(weight, 1e-6) / SURE_GAIN, 0.0, 1.0)
+    stays *= significance(level, _variance(state) + (BIAS * state.pixel) ** 2, beside)
+    trust = _trust(state.in_place(state.vertices, state.views[:, :COMPARED]))
+    return state.start + stays[:, None] * supported(level, trust, beside)
 
 
 def _variance(state: _State) -> np.ndarray:
@@ -327,7 +355,7 @@ def _variance(state: _State) -> np.ndarray:
     for half in range(2):
         views = state.views[:, half:COMPARED:2]
         found, sure = best_offsets(state.scores(vertices, normals, state.pixel, views, OFFSETS))
-        weights = _around(sure, state.beside, SHORT) + FAITH
+        weights = np.maximum(_around(sure, state.beside, SHORT), 1e-6)
         offsets.append(_around(sure * found, state.beside, SHORT) / weights)
     return noise(offsets[0], offsets[1], state.beside) * state.pixel**2
 
@@ -346,12 +374,12 @@ def without_crossings(vertices: np.ndarray, change: np.ndarray, faces: np.ndarra
     return change
 
 
-def _carried(change: np.ndarray, state: _State, mesh: trimesh.Trimesh) -> np.ndarray:
-    """The change at the vertices of `mesh` [P, 3], from that of the vertices of the state [V, 3]."""
+def _carried(state: _State, mesh: trimesh.Trimesh) -> np.ndarray:
+    """The change at the vertices of `mesh` [P, 3], from that of the vertices of the state."""
     points = np.asarray(mesh.vertices)
     even = trimesh.Trimesh(state.base, state.faces, process=False)
     _, rows, places = igl.point_mesh_squared_distance(points, state.base, np.ascontiguousarray(state.faces, np.int64))
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = trimesh.triangles.points_to_barycentric(even.triangles[rows], places)
     shares[~np.isfinite(shares).all(axis=1)] = 1.0 / 3.0  # of a triangle without area
-    return np.einsum("pk,pkc->pc", shares, change[state.faces[rows]])
+    return np.einsum("pk,pkc->pc", shares, state.change[state.faces[rows]])

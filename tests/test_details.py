@@ -1,5 +1,7 @@
 """Details of photographs on a mesh: what waves of a plane are found, and what stays as it is."""
 
+from types import SimpleNamespace
+
 import cv2
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from data.rays import PinholeCamera
 from models.mesh import details, grey_photographs, remesh
 from models.mesh.details import detailed
 from models.mesh.grey_photographs import GreyPhotographs
+from models.mesh.visibility import Visibility
 
 SIDE, SIZE, FOCAL = 0.5, 150, 300.0
 TEXTURE = cv2.GaussianBlur(np.random.default_rng(0).normal(size=(600, 600)), (0, 0), 1.2)
@@ -152,6 +155,36 @@ def test_noise_is_not_significant_and_what_is_larger_is():
     middle = of_the_middle(mesh)
     assert details.significance(waves, variance, beside)[middle].mean() > 0.9
     assert details.significance(grains, variance, beside)[middle].mean() < 0.4
+
+
+@pytest.mark.parametrize(("pixels", "gain", "stays"), [(0.25, 0.1, 0), (2, 0.1, 1), (2, 0.003, 0)])
+def test_of_a_level_stays_what_is_above_the_bias_and_agrees_better_elsewhere(pixels, gain, stays, monkeypatch):
+    mesh, pixel = plane(0.01), 0.01
+    base, start = np.asarray(mesh.vertices), np.full((len(mesh.vertices), 3), 1.0)
+    monkeypatch.setattr(details, "_variance", lambda state: np.zeros(len(base)))
+    change = start + pixels * pixel * np.array([0, 0, 1.0])
+    state = SimpleNamespace(
+        base=base, start=start, change=change, vertices=base + change, pixel=np.full(len(base), pixel)
+    )
+    state.beside, state.views = remesh.adjacency(np.asarray(mesh.faces), len(base)), np.zeros((len(base), 8), int)
+    state.witnesses = state.views
+    state.in_place = lambda vertices, _: 0.5 + gain * (vertices[:, 2] > 1.0)
+    assert details._kept(state) == pytest.approx(start + stays * (change - start))
+
+
+def test_a_photograph_is_compared_where_it_sees_all_of_a_patch():
+    """A plane, of which a smaller one above it hides a part."""
+    roof = plane(0.02)
+    roof.vertices *= 0.5
+    roof.vertices[:, 2] += 0.08
+    both, seen = trimesh.util.concatenate([plane(0.02), roof]), photographs(0.0)
+    visibility = Visibility(both)
+    views, _ = details._chosen(both, seen, visibility)
+    points, patches = both.vertices, details._patches(remesh.adjacency(np.asarray(both.faces), len(both.vertices)))
+    is_shown = np.stack([visibility.sees(points, both.vertex_normals, one.center) for one in seen.cameras], axis=1)
+    chosen = (views[:, :, None] == np.arange(len(seen.cameras))).any(axis=1)
+    whole = (is_shown[patches] | (patches < 0)[:, :, None]).all(axis=1)
+    assert chosen.any() and (is_shown & ~whole).any() and not (chosen & ~whole).any()
 
 
 def test_a_change_without_evidence_continues_what_is_around_it():

@@ -35,7 +35,7 @@ BLURRED, SHARP = 0.2, 1.5  # limits of the weight of a photograph by its sharpne
 OFFSETS = 7
 # Of each round, its level, and the step between offsets in pixels of the photographs of the level.
 ROUNDS = ((0, 1.0), (0, 0.6), (1, 1.0), (1, 0.6), (2, 0.7), (2, 0.5), (2, 0.4))
-BENDING = 5.0  # weight of the square of the change's Laplacian
+BENDING, CONTINUED = 2.0, 5.0  # weight of the square of the change's Laplacian, and where evidence is missing
 LAST = ROUNDS[-1][0]
 PATCH = 24  # most vertices of a patch, which consists of neighbours and theirs
 AT_ONCE = 2**16  # vertices of which patches are found at a time
@@ -50,8 +50,9 @@ NOISE, SIGNIFICANT = 2.0, 4.0
 BIAS = 0.2  # pixels: the part of the error that halves have in common, such as that of foreshortened patches
 BASELINES = 3  # of all photographs compared at a vertex, for one of half of them
 AROUND = 30  # rounds of averaging of what the witnesses and both halves say
-SURE_GAIN = 0.01  # of the correlation of the witnesses, from which on all of a change stays; none at no gain
-WORTH = 0.004  # mean gain below which the mesh stays as it is
+# Gain of the correlation of the witnesses up to which nothing of a change stays, and from which on all does; a mesh
+# with a mean gain below the first stays as it is.
+WORTH, SURE_GAIN = 0.004, 0.01
 
 Bar = Callable[[Iterable], Iterable]
 
@@ -129,7 +130,7 @@ def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar)
 
 
 def _moved(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> _State:
-    """The even mesh with all changes."""
+    """The even mesh with the changes that stay."""
     even = remesh.remeshed(mesh, EDGE * pixel_size(mesh, photographs.cameras) * 2**LAST)
     base, faces, before = np.asarray(even.vertices), np.asarray(even.faces), 0
     views, pixel = _chosen(even, photographs, Visibility(mesh))
@@ -142,6 +143,8 @@ def _moved(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -
         memory.release_all()  # also the ray caster, which is in a reference cycle
         _move(state, step * state.pixel)
     state.change = _kept(state)
+    trust = _trust(state.in_place(state.vertices, state.views[:, :COMPARED]))
+    state.change = supported(state.change, trust, state.beside)
     return state
 
 
@@ -259,7 +262,7 @@ def supported(change: np.ndarray, evidence: np.ndarray, beside: csr_matrix) -> n
 
     A wrong change times its evidence would remain as pits and spikes, only lower.
     """
-    still, bending = np.zeros(len(change)), BENDING * (1.0 - evidence)
+    still, bending = np.zeros(len(change)), CONTINUED * (1.0 - evidence)
     return np.stack([smoothed(change[:, axis], evidence, still, beside, bending) for axis in range(3)], axis=1)
 
 
@@ -334,18 +337,16 @@ def _judged(
 def _kept(state: _State) -> np.ndarray:
     """The change [V, 3] with as much of that of the level as evidence says.
 
-    Around each vertex, as much stays as photographs agree better that were not compared, and as it is significant.
+    Around each vertex, as much stays as it is significant, and as photographs agree better than on the given surface
+    that were not compared.
     """
     level, beside = state.change - state.start, state.beside
-    before, after = (
-        state.in_place(vertices, state.witnesses) for vertices in (state.base + state.start, state.vertices)
-    )
+    before, after = (state.in_place(vertices, state.witnesses) for vertices in (state.base, state.vertices))
     known = ((before > -1) & (after > -1)).astype(np.float64)
     gain, weight = (_around(value, beside) for value in (known * (after - before), known))
-    stays = np.clip(gain / np.maximum(weight, 1e-6) / SURE_GAIN, 0.0, 1.0)
+    stays = np.clip((gain / np.maximum(weight, 1e-6) - WORTH) / (SURE_GAIN - WORTH), 0.0, 1.0)
     stays *= significance(level, _variance(state) + (BIAS * state.pixel) ** 2, beside)
-    trust = _trust(state.in_place(state.vertices, state.views[:, :COMPARED]))
-    return state.start + stays[:, None] * supported(level, trust, beside)
+    return state.start + stays[:, None] * level
 
 
 def _variance(state: _State) -> np.ndarray:

@@ -19,7 +19,7 @@ from typing import Any
 import cv2
 
 from benchmarks.gallery.render import TRUTH, TRUTH_OBJECT, WITNESS, write_scene
-from benchmarks.gallery.scenes import CATALOGUE, HELD_OUT_EVERY, QUICK, SceneSpec
+from benchmarks.gallery.scenes import CATALOGUE, HELD_OUT_EVERY, QUICK, RELIEF, SceneSpec
 from benchmarks.report import ROOT, provenance
 from data.errors import UserError
 from data.io.files import write_result
@@ -51,6 +51,7 @@ QUICK_SETTINGS = ("model.packed.samples=3072", "model.packed.last_step=0.015", "
 QUICK_SETTINGS += ("train.batch_size=2048",)
 CHECKPOINTS = 5  # in the course of a training: what its end is compared with
 METRICS = ("psnr", "psnr_mask", "counts_first", "chamfer", "f_score", "points_median", "points_p90", "triangles")
+METRICS += ("normal_consistency", "relief_correlation", "relief_explained")
 SHOWN = {"psnr": ".2f", "chamfer": ".4f", "f_score": ".2f", "points_median": ".4f", "points_p90": ".4f"}
 SCORE = re.compile(r"INFO step \d+: PSNR of \d+ (?:validation|training) photographs, reduced in size, (-?[\d.]+) dB")
 RESTORED = re.compile(r"the training ends with the weights of step \d+, (-?[\d.]+) dB")
@@ -204,7 +205,8 @@ def write_page(out: Path, results: Sequence[Mapping[str, Any]]) -> Path:
 
 def run_all(given: argparse.Namespace, execute: Execute) -> list[dict[str, Any]]:
     """Do what is missing, short trainings first, and write the page after each; returns all results."""
-    cases = generated(QUICK, given.out, True) if given.quick else generated(CATALOGUE, given.out)
+    specs = QUICK if given.quick else (*CATALOGUE, *(RELIEF if given.scenes else ()))
+    cases = generated(specs, given.out, given.quick)
     cases += captured(given.data) if given.data else []
     if unknown := sorted(set(given.scenes) - {case.title for case in cases}):
         raise UserError(f"--scenes {unknown[0]}: is none of {', '.join(case.title for case in cases)}")
@@ -247,7 +249,13 @@ def main(arguments: Sequence[str], execute: Execute = in_process) -> int:
     names = lambda text: text.split(",")  # noqa: E731
     add("--data", type=Path, metavar="FOLDER", help=f"captured scenes: {', '.join(CAPTURED)}")
     add("--out", type=Path, default=Path("exp/gallery"), help="scenes, results and page (default exp/gallery)")
-    add("--scenes", type=names, default=[], metavar="A,...", help="some of them; NAME_no_masks is one without")
+    add(
+        "--scenes",
+        type=names,
+        default=[],
+        metavar="A,...",
+        help="some of them, or of stone_7, stone_8; NAME_no_masks is one without",
+    )
     add("--confs", type=names, metavar="A,...", help=f"recipes (default {','.join(RECIPES)})")
     add("--steps", type=numbers, metavar="N,...", help="lengths of the trainings (default 1000,5000,15000)")
     add("--seeds", type=numbers, metavar="N,...", help="of the trainings (default 0,1,2)")

@@ -48,12 +48,22 @@ def sample_bilinear(image: np.ndarray, pixels: np.ndarray) -> np.ndarray:
 
     Bilinear between pixel centres; positions outside take the value at the border.
     """
-    last = np.array([image.shape[1] - 1, image.shape[0] - 1])
-    pixels = np.clip(pixels, 0, last)
-    corner = np.minimum(np.floor(pixels).astype(np.intp), np.maximum(last - 1, 0))
-    (x0, y0), (x1, y1) = np.moveaxis(corner, -1, 0), np.moveaxis(np.minimum(corner + 1, last), -1, 0)
-    weight = (pixels - corner).astype(np.float32).reshape(*pixels.shape[:-1], 2, *[1] * (image.ndim - 2))
-    right, down = np.moveaxis(weight, pixels.ndim - 1, 0)
-    upper = to_float(image[y0, x0]) * (1 - right) + to_float(image[y0, x1]) * right
-    lower = to_float(image[y1, x0]) * (1 - right) + to_float(image[y1, x1]) * right
-    return upper * (1 - down) + lower * down
+    height, width = image.shape[:2]
+    flat, columns = image.reshape(height * width, *image.shape[2:]), [1] * (image.ndim - 2)
+
+    def between(places: np.ndarray, last: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        places = np.clip(places, 0, last)
+        before = np.minimum(places.astype(np.intp), max(last - 1, 0))
+        return (
+            before,
+            np.minimum(before + 1, last),
+            (places - before).astype(np.float32).reshape(*places.shape, *columns),
+        )
+
+    x0, x1, right = between(pixels[..., 0], width - 1)
+    y0, y1, down = between(pixels[..., 1], height - 1)
+    y0, y1 = y0 * width, y1 * width
+    upper_left, lower_left = to_float(flat[y0 + x0]), to_float(flat[y1 + x0])
+    upper = upper_left + (to_float(flat[y0 + x1]) - upper_left) * right
+    lower = lower_left + (to_float(flat[y1 + x1]) - lower_left) * right
+    return upper + (lower - upper) * down

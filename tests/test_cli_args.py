@@ -152,6 +152,7 @@ def test_a_mode_may_be_the_first_word(name, capsys):
             "--resolution: is a flag of --mode validate_mesh, render, evaluate and reconstruct",
         ),
         ("inspect --is_continue", "--is_continue: is a flag of --mode train, not of inspect"),
+        ("--mode train --details", "--details: is a flag of --mode validate_mesh and reconstruct, not of train"),
         ("--mode evaluate --minutes=3", "--minutes: is a flag of --mode reconstruct, not of evaluate; for other modes"),
         ("--mode plan --images data", "--images: is a flag of --mode prepare and reconstruct, not of plan"),
         ("--mode compare --view", "--view: is a flag of --mode train, view and inspect, not of compare; --mode view"),

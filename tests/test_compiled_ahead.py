@@ -52,6 +52,14 @@ def test_its_commands_are_valid_and_keep_the_recipe(tmp_path):
     assert modes == ["train", "validate_mesh", "evaluate"]
 
 
+@pytest.mark.parametrize(("flag", "folder", "is_masked"), [("", "", False), ("box", "", True), ("", "masks", True)])
+def test_masks_beside_the_photographs_choose_the_recipe(tmp_path, flag, folder, is_masked):
+    images = tmp_path / "images"
+    for path in (images, tmp_path / folder):
+        path.mkdir(exist_ok=True)
+    assert ahead._has_masks({"images": str(images), "masks": flag}) == is_masked
+
+
 def test_it_is_waited_for_and_runs_once(ran, monkeypatch):
     monkeypatch.setattr(ahead, "MODES_PROGRAM", ENDS)
     for _ in range(2):

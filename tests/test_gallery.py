@@ -10,7 +10,7 @@ import exp_runner
 from benchmarks import bm_gallery
 from benchmarks.bm_gallery import generated
 from benchmarks.gallery import render, scenes
-from benchmarks.gallery.scenes import CATALOGUE, SceneSpec
+from benchmarks.gallery.scenes import CATALOGUE, RELIEF, SceneSpec
 from data.prepare.load import load_scene
 from data.scenes.config import DatasetConfig
 from data.scenes.readers.points import read_points
@@ -20,7 +20,7 @@ from data.scenes.readers.points import read_points
 QUICK_CHAMFER = {"jug": 0.035, "vase_plain": 0.02, "vase_open_no_masks": 0.1, "crates_exposure": 0.05}
 
 
-@pytest.mark.parametrize("spec", CATALOGUE, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", CATALOGUE + RELIEF[:1], ids=lambda spec: spec.name)
 def test_cameras_see_the_object_and_stand_outside_it(spec):
     stage, poses = render.PhotoSet(dataclasses.replace(spec, cells=40)), scenes.poses(spec)
     assert (stage.sdf(poses[:, :3, 3]) > 0.05).all()

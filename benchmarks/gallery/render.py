@@ -28,6 +28,7 @@ OFFSET = 5e-3  # radii: a shadow ray begins so far above the surface, and a poin
 POINTS, POINT_NOISE, POINT_VIEWS = 4000, 1.5e-3, 3  # drawn; radii; photographs that see a point
 LATTICE = 32  # cells of the noise before it repeats
 OCTAVES = (3.0, 9.0, 27.0)  # cells of the noise per radius: seen from afar and from near
+GRIT = (81.0, 200.0)  # and of the finest, down to two pixels of photographs of 1000x1000
 NOISE_CONTRAST, HUE = 0.9, 0.35  # differences of brightness, and of single channels beside them
 CHECKS = 5.5  # per radius
 SUN = np.array([0.45, -0.6, 0.66]) / np.linalg.norm([0.45, -0.6, 0.66])
@@ -40,14 +41,15 @@ TABLE, TABLE_CELLS = 1.6, 200  # half side, radii; of its mesh, per axis
 def texture(spec: SceneSpec) -> Callable[[np.ndarray], np.ndarray]:
     """The solid texture of a scene: points [P, 3] -> colours [P, 3] in [0, 1]."""
     random, color = spec.random(1), np.array(spec.color)
+    scales = OCTAVES + GRIT if spec.texture == "grit" else OCTAVES
     shift = random.uniform(-1.0, 1.0, 3)
-    lattices = random.uniform(-0.5, 0.5, (len(OCTAVES), 3, LATTICE, LATTICE, LATTICE))
+    lattices = random.uniform(-0.5, 0.5, (len(scales), 3, LATTICE, LATTICE, LATTICE))
     lattices = HUE * lattices + lattices[:, :1]
 
     def grain(points: np.ndarray) -> np.ndarray:
         octaves = [
             np.stack([map_coordinates(one, (points * scale).T, order=1, mode="grid-wrap") for one in lattice], axis=1)
-            for scale, lattice in zip(OCTAVES, lattices, strict=True)
+            for scale, lattice in zip(scales, lattices, strict=True)
         ]
         return sum(octaves) / np.sqrt(len(octaves))
 

@@ -27,7 +27,7 @@ class SceneSpec:
 
     name: str
     shape: str  # a key of shapes.SHAPES
-    texture: str = "marble"  # or plain, noise, checker
+    texture: str = "marble"  # or plain, noise, grit (finer noise), checker
     color: tuple[float, float, float] = (0.72, 0.6, 0.5)  # of the plain texture, and the mean of the others
     gloss: float = 0.0  # weight of highlights; 0: matt
     backdrop: str = "black"  # or grey, table (a ground before a grey wall)
@@ -133,6 +133,9 @@ CATALOGUE = (
     SceneSpec("jug_on_table", "jug", backdrop="table", rig="walk", size=(400, 300), has_masks=False),
     SceneSpec("crates_front", "crates", backdrop="table", rig="front", photographs=24, size=(480, 640), seed=2),
 )
+# Relief on a textured ground, with and without masks, by seed; run where they are asked for.
+STONE = SceneSpec("stone", "stone", "grit", backdrop="table", rig="walk", photographs=24, size=(800, 800), cells=480)
+RELIEF = tuple(replace(STONE, name=f"stone_{seed}", seed=seed) for seed in (7, 8))
 # The scenes of the quick form: textured and plain with masks, with changing exposure, and without masks.
 SMALL = {"size": (100, 100), "cells": 96, "photographs": 16}
 QUICK = (

@@ -14,6 +14,7 @@ from data.demo.make_demo import capped_cylinder, jug_sdf, smooth_min
 Sdf = Callable[[np.ndarray], np.ndarray]  # points [P, 3] -> distances [P], negative inside; exact near the zero set
 
 REACH = 0.75  # of a shape of random parts: it stays within the unit sphere, fillets included
+RELIEF, RELIEF_REACH = 0.022, 0.1  # height of a wave of a stone, of its length; radii from the lump that it changes
 ROOM = np.array([0.72, 0.56, 0.34])  # half sides; the corners lie within the unit sphere
 
 
@@ -95,10 +96,29 @@ def room(random: np.random.Generator) -> Sdf:
     return sdf
 
 
+def stone(random: np.random.Generator) -> Sdf:
+    """A lump with relief: waves of 0.3 to 0.02 radii, higher the longer they are."""
+    lengths = np.geomspace(0.3, 0.02, 24)
+    waves = random.normal(0.0, 1.0, (len(lengths), 3))
+    waves *= 2.0 * np.pi / (lengths * np.linalg.norm(waves, axis=1))[:, None]
+    phases, lump = random.uniform(0.0, 2.0 * np.pi, len(lengths)), random.normal(0.0, 2.0, (3, 3))
+
+    def sdf(points: np.ndarray) -> np.ndarray:
+        distance = np.linalg.norm(points / (1.0, 0.8, 1.1), axis=1)
+        sides = _unit(points)
+        found = distance - 0.57 * (1.0 + 0.05 * np.sin(sides @ lump).sum(axis=1))
+        near = np.flatnonzero(np.abs(found) < RELIEF_REACH)
+        found[near] -= np.sin(sides[near] @ waves.T + phases) @ (RELIEF * lengths)
+        return found
+
+    return sdf
+
+
 SHAPES: dict[str, Callable[[np.random.Generator], Sdf]] = {
-    function.__name__: function for function in (jug, blob, bowl, frame, vase, crates, room)
+    function.__name__: function for function in (jug, blob, bowl, frame, vase, crates, room, stone)
 }
-GROUND = {"jug": -0.71, "crates": -0.695}  # height at which the shape stands on the ground, where a scene has one
+# Height at which the shape stands on the ground, where a scene has one.
+GROUND = {"jug": -0.71, "crates": -0.695, "stone": -0.5}
 
 
 def surface(sdf: Sdf, cells: int) -> trimesh.Trimesh:
@@ -113,6 +133,10 @@ def _box(points: np.ndarray, half: np.ndarray) -> np.ndarray:
     """Distance [P] to the box of half sides `half` [3] at the origin."""
     beyond = np.abs(points) - half
     return np.linalg.norm(np.maximum(beyond, 0.0), axis=1) + np.minimum(beyond.max(axis=1), 0.0)
+
+
+def _unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
 
 def _rod(points: np.ndarray, start: np.ndarray, end: np.ndarray, radius: float) -> np.ndarray:

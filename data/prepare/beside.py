@@ -186,9 +186,7 @@ def masks_beside(source: Path, photos: Photographs) -> tuple[str, tuple[str, ...
     They are beside the photographs, in a folder masks/ or mask/ there or beside images/, or alpha channels with
     transparent pixels.
     """
-    count, names, folder = len(photos.paths), photos.names, masks_folder(source)
-    if folder is None and source.absolute().name.lower() in IMAGE_FOLDERS:
-        folder = masks_folder(source.absolute().parent)
+    count, names, folder = len(photos.paths), photos.names, folder_beside(source)
     if photos.masks:
         what = f"{listed([mask.name for mask in photos.masks.values()])}: masks of {len(photos.masks)} photographs"
         lack = [name for name, path in zip(names, photos.paths, strict=True) if path not in photos.masks]
@@ -203,6 +201,12 @@ def masks_beside(source: Path, photos: Photographs) -> tuple[str, tuple[str, ...
     if 2 * n_cut > count and all(map(_has_alpha, photos.paths)):
         return str(source), (f"{what}: used as masks",)
     return "", ((f"{what}: not used as masks",) if n_cut else ())
+
+
+def folder_beside(source: Path) -> Path | None:
+    """The folder masks/ or mask/ of the photographs in the folder `source`, there or beside images/; None for none."""
+    own, is_inner = masks_folder(source), source.absolute().name.lower() in IMAGE_FOLDERS
+    return masks_folder(source.absolute().parent) if own is None and is_inner else own
 
 
 def masks_of(source: Path, photos: Photographs) -> list[Path]:

@@ -26,6 +26,7 @@ from data.io.files import remove, write_result
 from data.io.images import list_images
 from data.io.search_path import safe_environment
 from data.io.streams import complain, say
+from data.prepare.beside import folder_beside
 from data.scenes.readers.neus import FRAME_FILE, read_frame
 from models.checkpoints.folder import has_checkpoints
 from models.checkpoints.scenes import scene_cache
@@ -148,7 +149,7 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     given = Budget(60.0 * (most if plan is None else plan.minutes), time.perf_counter())
     data_dir = Path(conf.dataset.data_dir)
     again = plans.starting_over(folder, most, data_dir) if work.overwrite else contextlib.nullcontext()
-    ahead = compile_ahead(work, bool(work.photographs["masks"])) if plan is None else contextlib.nullcontext()
+    ahead = contextlib.nullcontext() if plan is not None else compile_ahead(work, _has_masks(work.photographs))
     attempts = ends_at(lambda: given.moment(OPTIONAL))
     with again, ahead, attempts, work.step(1, "prepare", "scene", overwrite=work.overwrite):
         if plan is not None and not plan.photographs:
@@ -157,27 +158,35 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
     if work.mesh.frame == UTM:
         referenced(read_frame(data_dir / FRAME_FILE))
     pictures = list_images(data_dir / "image")
-    details = plans.decide_details(work.mesh, conf, given.seconds / 60.0)
-    work = replace(work, has_details=details > 0.0)
-    given = given.for_scene(len(pictures), work.mesh.resolution, details)
     with scene_cache():
-        if plan is None:
-            plan, budget = _first_look(work, given, folder)
-        else:
+        if plan is not None:
             trained = plans.for_more_photographs(folder, plan, data_dir)
             if trained is plan:
                 say(f"step 2 of 5: already inspected, see {folder / RESULT / 'health.md'}")
             else:
                 _inspected(work.with_values(trained.settings), folder)
             plan = plans.trained_further(folder, trained)
+            if plan.is_finished and (folder / RESULT / MESH).is_file():
+                ways = (
+                    f"--overwrite repeats it; flags of the mesh belong to the last command of {PAGE}, which repeats it"
+                )
+                say(f"{folder / RESULT}: was already complete ({ways})")
+                return folder, []
+        details = plans.decide_details(work.mesh, conf, given.seconds / 60.0)
+        work = replace(work, has_details=details > 0.0)
+        given = given.for_scene(len(pictures), work.mesh.resolution, details)
+        if plan is None:
+            plan, budget = _first_look(work, given, folder)
+        else:
             budget = None if plan.seconds_per_step is None else given
-        if plan.is_finished and (folder / RESULT / MESH).is_file():
-            ways = f"--overwrite repeats it; flags of the mesh belong to the last command of {PAGE}, which repeats it"
-            say(f"{folder / RESULT}: was already complete ({ways})")
-            return folder, []
         notes = _train_and_mesh(work, plan, folder, times, budget)
     say(clock.line(times))
     return folder, notes
+
+
+def _has_masks(photographs: Mapping[str, Any]) -> bool:
+    """Whether the scene will probably have masks, before any photograph is read."""
+    return bool(photographs["masks"]) or folder_beside(Path(photographs["images"])) is not None
 
 
 def _checked_folder(work: Work, conf: ExperimentConfig) -> Path:

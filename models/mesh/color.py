@@ -80,14 +80,15 @@ def paint(
     all_weights = np.zeros((len(photographs.cameras) if is_weighted else 0, len(points)), np.float32)
     for start in progress(range(0, len(points), POINTS_AT_ONCE)):
         part = slice(start, start + POINTS_AT_ONCE)
-        colors, weights = gather(points[part], normals[part], photographs, visibility)
-        agreeing = np.empty_like(weights)
-        for few in range(0, len(weights[0]), BLENDED_AT_ONCE):
+        samples = gather(points[part], normals[part], photographs, visibility)
+        for few in range(0, len(samples.count), BLENDED_AT_ONCE):
             some = slice(few, few + BLENDED_AT_ONCE)
-            rgb[part][some], agreeing[:, some] = blend(colors[:, some], weights[:, some])
-        is_seen[part] = weights.max(axis=0, initial=0.0) > 0
-        if is_weighted:
-            all_weights[:, part] = agreeing
+            used = (slice(0, samples.count[some].max()), some)
+            rgb[part][some], agreeing = blend(samples.colors[used], samples.weights[used])
+            if is_weighted:
+                rows, columns = np.nonzero(agreeing)
+                all_weights[samples.views[used][rows, columns], start + few + columns] = agreeing[rows, columns]
+        is_seen[part] = samples.count > 0
     unseen = np.flatnonzero(~is_seen)
     if len(unseen) and fallback is not None:
         for start in range(0, len(unseen), POINTS_AT_ONCE):
@@ -98,27 +99,40 @@ def paint(
     return Painted(np.clip(rgb, 0.0, 1.0), float(is_seen.mean()) if len(is_seen) else 0.0, all_weights)
 
 
-def gather(
-    points: np.ndarray, normals: np.ndarray, photographs: Photographs, visibility: Visibility
-) -> tuple[np.ndarray, np.ndarray]:
-    """Samples of each photograph: colours float32 [V, P, 3] and weights float32 [V, P], 0 if hidden."""
-    views = len(photographs.cameras)
-    colors = np.zeros((views, len(points), 3), np.float32)
-    weights = np.zeros((views, len(points)), np.float32)
+@dataclass(frozen=True)
+class Samples:
+    """What photographs show of points: one after the other, those that see a point, and zeros after these."""
+
+    count: np.ndarray  # int [P], photographs that see each point
+    colors: np.ndarray  # float32 [V, P, 3]
+    weights: np.ndarray  # float32 [V, P]
+    views: np.ndarray  # int16 [V, P]
+
+
+def gather(points: np.ndarray, normals: np.ndarray, photographs: Photographs, visibility: Visibility) -> Samples:
+    """The samples of points [P, 3] with outward unit normals."""
+    shape = len(photographs.cameras), len(points)
+    count, views = np.zeros(len(points), int), np.zeros(shape, np.int16)
+    colors, weights = np.zeros((*shape, 3), np.float32), np.zeros(shape, np.float32)
+    heights = dots(points, normals)
     for view, camera in enumerate(photographs.cameras):
-        towards = camera.center - points
-        cosine = dots(towards, normals) / np.maximum(lengths(towards), 1e-12)
-        rows = np.flatnonzero(cosine > GRAZING_COSINE)
-        pixels, depth = camera.project(points[rows])
-        kept = camera.shows(pixels, depth)
+        above = normals @ camera.center - heights
+        rows = np.flatnonzero(above > 0)
+        places = points.take(rows, axis=0)
+        cosine = above[rows] / np.maximum(lengths(camera.center - places), 1e-12)
+        pixels, depth = camera.project(places)
+        kept = np.flatnonzero(camera.shows(pixels, depth) & (cosine > GRAZING_COSINE))
         if photographs.masks is not None:
-            kept[kept] = sample_bilinear(photographs.masks[view], pixels[kept]) >= WITHIN_MASK
-        kept[kept] = visibility.sees(points[rows[kept]], normals[rows[kept]], camera.center)
+            kept = kept[sample_bilinear(photographs.masks[view], pixels.take(kept, axis=0)) >= WITHIN_MASK]
+        towards = normals.take(rows[kept], axis=0)
+        kept = kept[visibility.sees(places.take(kept, axis=0), towards, camera.center)]
         rows = rows[kept]
-        colors[view, rows] = sample_bilinear(photographs.images[view], pixels[kept])
         fine = camera.intrinsics[0, 0] * camera.intrinsics[1, 1] / depth[kept] ** 2  # pixels per unit of surface
-        weights[view, rows] = cosine[rows] ** COSINE_POWER * fine
-    return colors, weights / max(float(weights.max(initial=0.0)), 1e-30)
+        place = count[rows] * len(points) + rows
+        colors.reshape(-1, 3)[place] = sample_bilinear(photographs.images[view], pixels.take(kept, axis=0))
+        weights.reshape(-1)[place], views.reshape(-1)[place] = cosine[kept] ** COSINE_POWER * fine, view
+        count[rows] += 1
+    return Samples(count, colors, weights / max(float(weights.max(initial=0.0)), 1e-30), views)
 
 
 def blend(colors: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -121,6 +121,7 @@ class _State:
 def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
     """The mesh as sharp as the photographs; the mesh itself where they do not agree better on another."""
     before, after, kept = _judged(mesh, _moved(mesh, photographs, progress))
+    del photographs  # of full size
     if kept is None:
         return Detailed(mesh, False, before, after)
     memory.release_all()  # all that was compared

@@ -41,10 +41,11 @@ def clustered(mesh: trimesh.Trimesh, size: float) -> trimesh.Trimesh:
 class Visibility:
     """An occluding mesh; a very fine one is simplified for ray casting."""
 
-    def __init__(self, mesh: trimesh.Trimesh) -> None:
+    def __init__(self, mesh: trimesh.Trimesh, keeps: bool = False) -> None:
+        """keeps: `mesh` keeps the data of Embree for further uses, as long as it exists."""
         is_fine = len(mesh.faces) > MOST_TRACED_FACES
-        # A mesh of its own, because a mesh keeps the data of Embree as long as it exists.
-        self._mesh = clustered(mesh, CLUSTER) if is_fine else trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
+        own = mesh if keeps or is_fine else trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)
+        self._mesh = clustered(mesh, CLUSTER) if is_fine else own
         self._offset = 2.0 * CLUSTER if is_fine else OFFSET
 
     def sees(self, points: np.ndarray, normals: np.ndarray, center: np.ndarray) -> np.ndarray:
@@ -52,14 +53,15 @@ class Visibility:
 
         Back faces are not visible.
         """
-        towards = center - points
-        towards /= lengths(towards)[:, None]
         is_visible = np.zeros(len(points), bool)
-        facing = np.flatnonzero(dots(towards, normals) > 0)
+        facing = np.flatnonzero(normals @ center > dots(points, normals))
         for start in range(0, len(facing), TRACED_AT_ONCE):
             part = facing[start : start + TRACED_AT_ONCE]
-            origins = points[part] + self._offset * normals[part]
-            is_visible[part] = self._reaches(origins, towards[part], center)
+            places = points.take(part, axis=0)
+            towards = center - places
+            towards /= lengths(towards)[:, None]
+            origins = places + self._offset * normals.take(part, axis=0)
+            is_visible[part] = self._reaches(origins, towards, center)
         return is_visible
 
     def _reaches(self, origins: np.ndarray, directions: np.ndarray, center: np.ndarray) -> np.ndarray:

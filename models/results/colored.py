@@ -51,7 +51,7 @@ def colored(
         np.asarray(mesh.vertices),
         clean.vertex_normals(mesh) if normals is None else normals,
         photographs,
-        Visibility(mesh),
+        Visibility(mesh, keeps=True),
         fallback,
         partial(parts, desc="colours"),
         request.color == TEXTURE,

@@ -62,7 +62,7 @@ class Cover:
 def cover(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], points: np.ndarray | None) -> Cover:
     """The support of a mesh by photographs and points [P, 3], P > 0."""
     samples, faces = sample_faces(mesh, min(COVER_SAMPLES, COVER_RAYS // len(cameras)), np.random.default_rng(0))
-    visibility, normals = Visibility(mesh), np.asarray(mesh.face_normals)[faces]
+    visibility, normals = Visibility(mesh, keeps=True), np.asarray(mesh.face_normals)[faces]
     views = np.zeros(len(samples), int)
     for camera in progress(cameras, "cover"):
         visible = np.flatnonzero(camera.shows(*camera.project(samples)))

@@ -17,6 +17,7 @@ from data.prepare.load import load_grey
 from data.scenes.config import TEST
 from data.scenes.undistort import resized
 from models.checkpoints.scenes import background
+from models.machine import memory
 from models.mesh.details import detailed
 from models.mesh.grey_photographs import GreyPhotographs, cropped, reduction
 from models.results.experiment import Experiment, held_out_scene
@@ -53,9 +54,12 @@ def with_details(
         return Delivered(mesh)
     times = reduction(mesh, scene.pinholes, conf.dataset.downscale)
     crop = partial(cropped, points=np.asarray(mesh.vertices)[:: max(1, len(mesh.vertices) // SHOWN)])
-    pairs = load_grey(conf.dataset, scene, times, background(conf), scene.image_names, crop)
-    cameras, images = zip(*pairs, strict=True)
-    refined = detailed(mesh, GreyPhotographs(cameras, images), partial(parts, desc="details"))
+
+    def photographs() -> GreyPhotographs:
+        pairs = load_grey(conf.dataset, scene, times, background(conf), scene.image_names, crop)
+        return GreyPhotographs(*zip(*pairs, strict=True))
+
+    refined = detailed(mesh, photographs(), partial(parts, desc="details"))
     size = "of full size" if times == 1 else f"of 1/{times} of the size"
     figures = f"({refined.before:.3f} before, {refined.after:.3f} after), in {time.perf_counter() - started:.0f} s"
     if not refined.is_changed:
@@ -64,7 +68,10 @@ def with_details(
     count = len(refined.mesh.vertices)
     log.info(f"details: {count} vertices as {scene.n_views} photographs {size} show them {figures}")
     test = held_out_scene(experiment, TEST)
-    scores = [photo_consistency(conf, scene, test, one) for one in (mesh, refined.mesh)]
+    scores = []
+    for one in (mesh, refined.mesh):
+        scores.append(photo_consistency(conf, scene, test, one))
+        memory.release_all()  # its ray caster, which is in a reference cycle
     before, after = (None if score is None else score.ncc for score in scores)
     if before is None or after is None:
         return Delivered(refined.mesh)
@@ -78,7 +85,8 @@ def compare(experiment: Experiment, mesh: trimesh.Trimesh, delivered: Delivered)
     scene = experiment.scene
     size = size_within(scene.size(0), LONGEST)[0]
     intrinsics = resized(scene.intrinsics[0], scene.size(0), size)
-    for name, one in ((WITHOUT_DETAILS, mesh), (WITH_DETAILS, delivered.mesh)):
+    without = trimesh.Trimesh(mesh.vertices, mesh.faces, process=False)  # with a ray caster that does not stay
+    for name, one in ((WITHOUT_DETAILS, without), (WITH_DETAILS, delivered.mesh)):
         shaded = shade_mesh(one, intrinsics, scene.c2w[0], *size[::-1])
         write_image(experiment.path(FOLDER, name), to_uint8(shaded))
     write_json(experiment.path(FOLDER, DETAILS_FILE), {NCC_WITHOUT: delivered.before})

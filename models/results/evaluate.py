@@ -114,7 +114,9 @@ def evaluate(context: EvalContext, request: EvaluationRequest, references: Refer
         image_metrics.mean(views) if views else None,
         surface,
         None if mesh is None or truth is None else relief_metrics(mesh, truth, trained.pinholes),
-        None if mesh is None else photo_consistency(context.experiment.conf, trained, references.test, mesh),
+        None
+        if mesh is None
+        else photo_consistency(context.experiment.conf, trained, references.test, mesh, keeps=True),
         None if sfm_points is None or mesh is None else point_metrics(sfm_points, mesh),
         None if support is None else support.metrics,
         dtu,

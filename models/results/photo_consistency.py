@@ -34,13 +34,16 @@ class ConsistencyMetrics:
 
 
 def photo_consistency(
-    conf: ExperimentConfig, training: Scene, test: Scene | None, mesh: trimesh.Trimesh
+    conf: ExperimentConfig, training: Scene, test: Scene | None, mesh: trimesh.Trimesh, keeps: bool = False
 ) -> ConsistencyMetrics | None:
-    """The NCC of each test photograph and one of the training; None without test photographs, or common patches."""
+    """The NCC of each test photograph and one of the training; None without test photographs, or common patches.
+
+    keeps: as of `Visibility`.
+    """
     if test is None:
         return None
     drawn, faces = sample_faces(mesh, POINTS, np.random.default_rng(0))
-    points, normals, visibility = np.asarray(drawn), np.asarray(mesh.face_normals)[faces], Visibility(mesh)
+    points, normals, visibility = np.asarray(drawn), np.asarray(mesh.face_normals)[faces], Visibility(mesh, keeps)
     scores = [_scores(points, normals, visibility, pair) for pair in _pairs(conf, training, test, points)]
     every = np.concatenate(scores)
     return ConsistencyMetrics(float(every.mean()), len(every)) if len(every) else None

@@ -85,7 +85,7 @@ def _smoothed(values: np.ndarray, beside: csr_matrix, wavelength: float) -> np.n
 def _heights(mesh: trimesh.Trimesh, places: np.ndarray, normals: np.ndarray) -> np.ndarray:
     """The height [T] of a mesh above places [T, 3] along unit normals, the highest of several; NaN without any."""
     tops = places + HIGHEST * normals
-    heights = HIGHEST - Visibility(mesh).thickness(tops, normals)
+    heights = HIGHEST - Visibility(mesh, keeps=True).thickness(tops, normals)
     return np.where(np.abs(heights) < HIGHEST, heights, np.nan)
 
 

@@ -338,8 +338,9 @@ def refine(
         known[::2, ::2, ::2] = before
         active = _evaluate(values, known, active, stride, sample)
         slope = max(slope, steepest(values, known, stride * spacing))
-        forced = children(forced)
-        active = children(active) & rule.may_cross(values, stride * spacing, coarse=False) | forced
+        if stride > 1:
+            forced = children(forced)
+            active = children(active) & rule.may_cross(values, stride * spacing, coarse=False) | forced
     return values, slope
 
 
@@ -366,8 +367,11 @@ def marching_cubes(values: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, 
     A vertex lies on an edge of the lattice. Its position depends only on that edge, so that two blocks with a common
     edge compute the same numbers.
     """
-    if not mixed_corners(values).any():
+    crossed = np.argwhere(mixed_corners(values))
+    if not len(crossed):
         return np.zeros((0, 3)), np.zeros((0, 3), np.int32)
+    low, high = crossed.min(axis=0), crossed.max(axis=0) + 2
+    values, origin = values[tuple(map(slice, low, high))], origin + low
     places, faces = mcubes.marching_cubes(-values, 0.0)
     whole = np.floor(places).astype(np.int64)
     axis = np.argmax(places - whole, axis=1)
@@ -382,5 +386,4 @@ def marching_cubes(values: np.ndarray, origin: np.ndarray) -> tuple[np.ndarray, 
 
 def face_signs(values: np.ndarray) -> np.ndarray:
     """Whether the points of the six faces are inside, bool [3 axes, 2 ends, B + 1, B + 1]."""
-    inside = values < 0
-    return np.stack([np.stack([np.take(inside, end, axis=axis) for end in (0, -1)]) for axis in range(3)])
+    return np.stack([np.moveaxis(values, axis, 0)[[0, -1]] < 0 for axis in range(3)])

@@ -24,6 +24,7 @@ from data.scenes.scene import Scene, Views
 from data.scenes.scene_checks import check_scene
 
 Crop = Callable[[PinholeCamera, np.ndarray], tuple[PinholeCamera, np.ndarray]]  # of a camera and its image
+GreyLoader = Callable[[Sequence[str]], list[tuple[PinholeCamera, np.ndarray]]]
 NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -55,12 +56,16 @@ def load_views(conf: DatasetConfig, trained: np.ndarray) -> Views | None:
         return views_of(parsed, conf, trained if own is None else own)
 
 
-def load_grey(
-    conf: DatasetConfig, scene: Scene, downscale: int, background: float, names: Sequence[str], crop: Crop
-) -> list[tuple[PinholeCamera, np.ndarray]]:
-    """Photographs of a scene in grey, divided by `downscale` (see `grey_photographs`), and cropped one by one."""
+def grey_loader(conf: DatasetConfig, scene: Scene, downscale: int, background: float, crop: Crop) -> GreyLoader:
+    """Photographs of a scene in grey by their names, divided by `downscale` (see `grey_photographs`), and cropped."""
     with _failures_named(conf):
-        return [crop(*one) for one in grey_photographs(parse_scene(conf), scene, downscale, background, names)]
+        parsed = parse_scene(conf)
+
+    def load(names: Sequence[str]) -> list[tuple[PinholeCamera, np.ndarray]]:
+        with _failures_named(conf):
+            return [crop(*one) for one in grey_photographs(parsed, scene, downscale, background, names)]
+
+    return load
 
 
 def load_held_out(conf: DatasetConfig, training: Scene, group: str = TEST, background: float = 0.0) -> Scene | None:

@@ -13,7 +13,7 @@ import trimesh
 
 from data.io.images import write_image
 from data.pixels import size_within, to_uint8
-from data.prepare.load import load_grey
+from data.prepare.load import grey_loader
 from data.scenes.config import TEST
 from data.scenes.undistort import resized
 from models.checkpoints.scenes import background
@@ -56,8 +56,8 @@ def with_details(
     crop = partial(cropped, points=np.asarray(mesh.vertices)[:: max(1, len(mesh.vertices) // SHOWN)])
 
     def photographs() -> GreyPhotographs:
-        pairs = load_grey(conf.dataset, scene, times, background(conf), scene.image_names, crop)
-        return GreyPhotographs(*zip(*pairs, strict=True))
+        load = grey_loader(conf.dataset, scene, times, background(conf), crop)
+        return GreyPhotographs(*zip(*load(scene.image_names), strict=True))
 
     refined = detailed(mesh, photographs(), partial(parts, desc="details"))
     size = "of full size" if times == 1 else f"of 1/{times} of the size"

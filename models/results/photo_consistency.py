@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 import trimesh
 
-from data.prepare.load import load_grey
+from data.prepare.load import grey_loader
 from data.scenes.scene import Scene
 from models.checkpoints.scenes import background
 from models.conf import ExperimentConfig
@@ -55,12 +55,10 @@ def _pairs(conf: ExperimentConfig, training: Scene, test: Scene, points: np.ndar
     of_test = replace(dataset, data_dir=dataset.test_dir) if dataset.test_dir else dataset
     crop = partial(cropped, points=points)
     towards = [scene.c2w[:, :3, 3] / lengths(scene.c2w[:, :3, 3])[:, None] for scene in (test, training)]
+    of_tests, of_training = grey_loader(of_test, test, 1, behind, crop), grey_loader(dataset, training, 1, behind, crop)
     for view in range(0, test.n_views, -(-test.n_views // MOST_TESTS)):
         beside = int(np.abs(towards[1] @ towards[0][view] - APART).argmin())
-        pair = (
-            *load_grey(of_test, test, 1, behind, (test.image_names[view],), crop),
-            *load_grey(dataset, training, 1, behind, (training.image_names[beside],), crop),
-        )
+        pair = (*of_tests((test.image_names[view],)), *of_training((training.image_names[beside],)))
         yield GreyPhotographs(*zip(*pair, strict=True))
 
 

@@ -60,6 +60,7 @@ def with_details(
         return GreyPhotographs(*zip(*load(scene.image_names), strict=True))
 
     refined = detailed(mesh, photographs(), partial(parts, desc="details"))
+    memory.release_all()  # before photographs are compared, and colours found
     size = "of full size" if times == 1 else f"of 1/{times} of the size"
     figures = f"({refined.before:.3f} before, {refined.after:.3f} after), in {time.perf_counter() - started:.0f} s"
     if not refined.is_changed:

@@ -73,6 +73,20 @@ def size_of(scene):
     return np.linalg.norm(centers[0] - centers[5]) / straight
 
 
+@pytest.mark.parametrize("has_floor", [True, False])
+def test_photographs_that_are_upside_down_do_not_turn_the_scene(tmp_path, has_floor):
+    scene = parsed(tmp_path, has_pictures=False)
+    flipped = [
+        replace(image, c2w=image.c2w @ np.diag([-1.0, -1.0, 1.0, 1.0]) if view % 2 else image.c2w)
+        for view, image in enumerate(scene.images)
+    ]
+    for images in (flipped, flipped[1:], [*flipped[:2], *flipped[3:]]):
+        stood = upright(replace(scene, images=tuple(images), points=scene.points if has_floor else None))
+        assert stood.images[0].c2w[2, 3] - stood.images[1].c2w[2, 3] == pytest.approx(0.0, abs=0.05)
+        assert np.mean([image.c2w[2, 2] for image in stood.images]) < -0.3
+        assert ("some upside down" in stood.frame.up_source) == (not has_floor)
+
+
 def test_the_scene_stands_upright_by_its_floor_or_its_cameras(tmp_path):
     for tilt in (0.0, 0.2):
         scene = parsed(tmp_path, has_pictures=False, tilt=tilt)

@@ -100,13 +100,17 @@ def _seen_up(parsed: ParsedScene) -> tuple[np.ndarray, str]:
     poses = np.stack([image.c2w for image in parsed.images])
     if (up := survey_up(poses)) is not None:
         return up, "the cameras, which all look down as in a survey"
-    up = camera_up(poses)
-    floor = None if parsed.points is None else floor_normal(parsed.points.xyz, up)
-    if floor is not None:
-        return floor, FROM_FLOOR
+    up, how = camera_up(poses), "the cameras, held level on average"
     if np.mean(-poses[:, :3, 1] @ up > 0.0) < LEAST_AGREEING:
-        return up, "the mean of cameras that do not agree, so it is not known"
-    return up, "the cameras, held level on average"
+        how = "the mean of cameras that do not agree, so it is not known"
+        level = np.linalg.svd(poses[:, :3, 0])[2][2]  # across all x axes
+        if np.mean(np.abs(poses[:, :3, 1] @ level) > STEEPEST) >= LEAST_AGREEING:
+            up, how = (
+                -level * np.sign(level @ poses[:, :3, 2].mean(axis=0)),
+                "cameras, some upside down, that look down",
+            )
+    floor = None if parsed.points is None else floor_normal(parsed.points.xyz, up)
+    return (up, how) if floor is None else (floor, FROM_FLOOR)
 
 
 def survey_up(poses: np.ndarray) -> np.ndarray | None:

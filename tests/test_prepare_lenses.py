@@ -142,6 +142,18 @@ def test_a_model_without_points_is_refused_after_other_focal_lengths(tmp_path, m
         reconstruct.map_images(tmp_path, known)
 
 
+@pytest.mark.parametrize("strong", [4, 3])
+def test_few_cameras_although_photographs_match_say_that_sides_look_alike(strong, tmp_path, monkeypatch):
+    frames = four_frames(tmp_path) + [Frame(f"{i}.png", f"{i}.jpg", 64, 48, None) for i in range(4, 8)]
+    links = {("0.jpg", f"{i}.jpg"): 30 if i < 4 + strong else 29 for i in range(4, 8)}
+    monkeypatch.setattr(reconstruct.matches, "read_links", lambda *given: links)
+    monkeypatch.setattr(reconstruct, "_has_more", lambda *given: False)
+    mappers(monkeypatch, [result(900, (4, 900))])
+    with pytest.raises(UserError, match="cameras were found for 4 of 8 photographs only: ") as caught:
+        reconstruct.map_images(tmp_path, frames)
+    assert ("sides that look alike" in str(caught.value)) == (strong == 4)
+
+
 @pytest.mark.parametrize(
     ("score", "error", "points"), [((4, 900), 0.5, 400), ((4, 901), 1.2, 400), ((4, 901), 0.5, 500)]
 )

@@ -27,6 +27,7 @@ from data.prepare.sfm.stages import (
     match_pairs,
     require_time,
 )
+from data.prepare.sfm.twins import STRONG
 from data.prepare.sources import MIN_IMAGES
 from data.prepare.walk import look_alike
 
@@ -42,6 +43,10 @@ FEW_POINTS = (
     "them, or leave them out"
 )
 HINT = "take more photographs between them, sharp and each overlapping the next by two thirds"
+CONTRADICTING = (
+    "others have much in common with these, but contradict them, as sides that look alike do, or an object that moved; "
+    "put something different on these sides or the ground"
+)
 NO_POINTS = (
     "no cameras were found: the photographs have features in common, but only {points} points could be located, so the "
     "camera hardly moved"
@@ -86,9 +91,12 @@ def map_images(work: Path, frames: Sequence[Frame], source: Source = WHOLE) -> d
     largest = {**models[0], "names": [called[name] for name in models[0]["names"]]}
     missing = [source for source in sources if source not in set(largest["names"])]
     if len(largest["names"]) < MIN_IMAGES or len(largest["names"]) <= colmap_tasks.LEAST_SHARE * len(frames):
+        known = set(largest["names"])
+        strong = [pair for pair, count in links.items() if count >= STRONG and len(known.intersection(pair)) == 1]
+        why = CONTRADICTING if len(strong) >= len(missing) else f"{matches.why_disconnected(sources, links)}; {HINT}"
         raise UserError(
-            f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: "
-            f"{matches.why_disconnected(sources, links)}; {HINT}, or use only one group"
+            f"cameras were found for {len(largest['names'])} of {len(frames)} photographs only: {why}, or use only one "
+            "group"
         )
     doubt = look_alike([(called[one], called[other]) for one, other in result.torn])
     if result.uncentred_error is not None:

@@ -63,8 +63,9 @@ def twins(model: Any, pairs: Sequence[Matched], agreeing: Mapping[Names, int]) -
     if len({name for names in doubles for name in names}) >= LEAST_DOUBLES * len(posed):
         return wrong, _contradicting(model, pairs, agreeing, doubles)
     most = {name: max((agreeing[names] for names in agreeing if name in names), default=0) for name in number}
-    is_next = [len(pair.pixels[0]) >= LEAST_ALIKE * min(most[name] for name in pair.names) for pair in pairs]
-    turned = _turned(model, [pair for pair, alike in zip(pairs, is_next, strict=True) if alike and pair.names in wrong])
+    own = [pair for pair in pairs if pair.names in wrong]
+    is_next = [len(pair.pixels[0]) >= LEAST_ALIKE * min(most[name] for name in pair.names) for pair in own]
+    turned = _turned(model, [pair for pair, alike in zip(own, is_next, strict=True) if alike])
     is_suspected = len(turned) >= max(LEAST_TORN, LEAST_CONTRADICTED * len(strong)) and _one_sidedness(posed) > ONE_SIDE
     return turned if is_suspected else [], []
 

@@ -185,8 +185,10 @@ def _reconstructed(work: Work, times: Times) -> tuple[Path, list[str]]:
 
 
 def _has_masks(photographs: Mapping[str, Any]) -> bool:
-    """Whether the scene will probably have masks, before any photograph is read."""
-    return bool(photographs["masks"]) or folder_beside(Path(photographs["images"])) is not None
+    """Whether the scene will probably have masks, before anything is checked or read."""
+    source = photographs["images"]
+    is_folder = os.path.isdir(source) and os.access(source, os.R_OK)
+    return bool(photographs["masks"]) or (is_folder and folder_beside(Path(source)) is not None)
 
 
 def _checked_folder(work: Work, conf: ExperimentConfig) -> Path:

@@ -75,7 +75,7 @@ def test_details_are_part_of_the_minutes_and_take_as_long_as_photographs_are_lar
     [
         (None, "auto", 4, 10.0, 64, "yes, about 0 s (train.details = false leaves them out)"),
         (None, "auto", 5, 10.0, 64, "no, because 5 photographs are needed"),
-        (None, "auto", 4, 1e-3, 64, "no, because they would take 171% of the time (train.details = true adds them)"),
+        (None, "auto", 4, 1e-3, 64, "no, because they would take 229% of the time (train.details = true adds them)"),
         (None, "auto", 4, 10.0, 512, "no, because a pixel shows 0.0158 radii, and a cell of the mesh is 0.0039"),
         (None, "true", 5, 1e-3, 512, "yes, about 0 s (train.details = true)"),
         (None, "false", 4, 10.0, 64, "no (train.details = false)"),

@@ -147,7 +147,7 @@ SPARES, EVERY, DECIDING = 16, 8, 4
 DOUBLINGS = 3  # the first training of AUTO has 1 / 2^DOUBLINGS of the steps of AUTO_MINUTES
 # Seconds of the details of a mesh without other processes on two cores, and the pixels of a photograph from which on
 # they take no longer: see grey_photographs.MOST_VERTICES.
-DETAILS, ALL_DETAILS = 60.0, 1_400_000
+DETAILS, ALL_DETAILS = 80.0, 1_400_000
 TESTED = 8  # photographs from which on some test the details that the others give
 LARGEST_SHARE = 1.0 / 3.0  # of the command
 GROWTH = 1 / 3  # further steps after photographs were added or removed, relative to those before

@@ -45,7 +45,8 @@ def test_another_region_repeats_the_last_step_only(copied_scene, monkeypatch):
     forbid(monkeypatch, *LONG_STEPS)
     centre = read(copied_scene / "scene").scene_to_world[:3, 3] + 0.1
     roi = " ".join(map(str, [*centre, 2.0]))
-    refuse("contains a scene of other photographs or options .--roi, ", copied_scene, roi=roi)
+    words = "contains a scene of other photographs or options .--roi, --marker, --scale or --conf.; pass --overwrite"
+    refuse(words, copied_scene, roi=roi)
     assert prepare(request(copied_scene, roi=roi, overwrite=True), str)
     assert np.allclose(read(copied_scene / "scene").scene_to_world[:3, 3], centre)
 

@@ -24,6 +24,7 @@ from data.prepare.frames import Frame, groups, position_of
 from data.prepare.inspection.checks import GOOD_AGREEMENT
 from data.prepare.masks import ON_OBJECT
 from data.prepare.sfm import colmap_tasks
+from data.prepare.sfm.mapping import HOLDING
 from data.prepare.sfm.matches import (
     ENOUGH_MATCHES,
     count_rows,
@@ -56,7 +57,6 @@ from data.scenes.readers.neus import CAMERA_FILE
 from data.scenes.undistort import undistorters
 from data.scenes.visual_hull import masked_views, visual_hull
 
-LEAST_TO_JOIN = 30  # COLMAP's mapper needs as many for a pose (abs_pose_min_num_inliers)
 SOME_STILL = 0.2  # fraction of the pairs that do not move, from which on something equal in all images is searched
 FIT = "fit"  # entry "masks" of a result that does not depend on the masks
 ENOUGH_VIEWS = 8  # masks of fewer views may bound no volume although they do not contradict one another
@@ -207,7 +207,7 @@ def _mapped(work: Path, frames: Sequence[Frame], source: Source) -> dict[str, An
     enough = sum(count >= ENOUGH_MATCHES for count in across.values())
     raise NotJoinedError(
         f"the positions {listed(sorted(positions))} cannot be joined: {enough} pairs of photographs of two have "
-        f"{ENOUGH_MATCHES} matches or more inside the masks{most}; {LEAST_TO_JOIN} points of one position must be "
+        f"{ENOUGH_MATCHES} matches or more inside the masks{most}; {HOLDING} points of one position must be "
         "in a photograph of another: in each take photographs from the side, low above the ground, and check the masks"
     )
 

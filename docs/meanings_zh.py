@@ -227,8 +227,8 @@ SCENE_MEANINGS = {
     "maximum of inv_s, in 1 / last_step; auto: 4 where photographs show the rendered background outside their masks": (
         "inv_s 的上限，以 1 / last_step 为单位；auto：照片在掩膜之外显示渲染的背景时为 4"
     ),
-    "weight of the patch loss; auto: 0.5 without masks, else 0; 0 saves time": (
-        "图块损失的权重；auto：没有掩膜时为 0.5，否则为 0；0 节省时间"
+    "weight of the patch loss; auto: 0.5 without masks, else 0.2; 0 saves time": (
+        "图块损失的权重；auto：没有掩膜时为 0.5，否则为 0.2；0 节省时间"
     ),
     "as in inside": "同 inside",
     "as in inside; auto: 0.3, plain 0.2, from depth maps 0.05": "同 inside；auto：0.3，纯色背景 0.2，从深度图开始 0.05",

@@ -47,6 +47,8 @@ def scores64(points, normals, steps, patches, views, cameras, sizes, images):
     found = np.full((COUNT, LAYOUT.offsets), -1.0)
     for n in range(COUNT):
         patch = points[patches[n][patches[n] >= 0]]
+        away = ((patch - points[n]) ** 2).sum(axis=1)
+        weights = np.exp(-away / away.mean()) if len(patch) > 1 else np.ones(1)
         greys = []  # of each view that shows the patch: [O, M]
         for view in views[n][views[n] >= 0]:
             moves = (np.arange(LAYOUT.offsets) - LAYOUT.offsets // 2) * steps[n].astype(float)
@@ -59,7 +61,7 @@ def scores64(points, normals, steps, patches, views, cameras, sizes, images):
             continue
         if max((grey > LAYOUT.clipped).mean(axis=1).max() for grey in greys) > LAYOUT.share:
             continue
-        greys = [[unit(one) for one in grey] for grey in greys]
+        greys = [[unit(one, weights) for one in grey] for grey in greys]
         pairs = np.einsum("kom,lom->klo", greys, greys)
         others = pairs.sum(axis=1) - pairs[range(len(greys)), range(len(greys))]
         order = np.argsort(-(others / (len(greys) - 1)).max(axis=1), kind="stable")
@@ -80,9 +82,10 @@ def sampled(places, projection, size, images):
     return above * (1 - low) + below * low
 
 
-def unit(grey):
-    grey = grey - grey.mean()
-    return grey / np.sqrt(((grey**2).mean() + LAYOUT.noise) * len(grey))
+def unit(grey, weights):
+    grey = grey - np.average(grey, weights=weights)
+    variance = np.average(grey**2, weights=weights)
+    return np.sqrt(weights / weights.sum() / (variance + LAYOUT.noise)) * grey
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -3,8 +3,8 @@
 From coarse to fine: the mesh gets even triangles with edges of EDGE pixels; each vertex compares the photographs that
 show it best at some offsets (`ops.agreement`); the best offsets, weighted by how distinct they are, become a change
 that bends little; then edges are halved, for photographs of twice the size. Each vertex keeps its place on the given
-surface and its change apart. Before edges are halved, and at the end, evidence decides how much of the change stays:
-its agreement, photographs that were not compared, and two halves of those that were. V vertices, F faces.
+surface and its change apart. Before edges are halved, and at the end, photographs that were not compared decide how
+much of the change stays. V vertices, F faces.
 """
 
 from __future__ import annotations
@@ -34,22 +34,17 @@ GRAZING = 0.3  # cosine
 BLURRED, SHARP = 0.2, 1.5  # limits of the weight of a photograph by its sharpness, relative to the median
 OFFSETS = 7
 # Of each round, its level, and the step between offsets in pixels of the photographs of the level.
-ROUNDS = ((0, 1.0), (0, 0.6), (1, 1.0), (1, 0.6), (2, 0.7), (2, 0.5), (2, 0.4))
-BENDING, CONTINUED = 2.0, 5.0  # weight of the square of the change's Laplacian, and where evidence is missing
+ROUNDS = ((0, 1.0), (0, 0.6), (1, 0.7), (1, 0.5), (1, 0.4))
+BENDING, CONTINUED = 0.7, 5.0  # weight of the square of the change's Laplacian, and where evidence is missing
 LAST = ROUNDS[-1][0]
 PATCH = 24  # most vertices of a patch, which consists of neighbours and theirs
 AT_ONCE = 2**16  # vertices of which patches are found at a time
-LEAST_SCORE, SURE_SCORE = 0.5, 0.9  # of a best offset without confidence, and with all
+LEAST_SCORE, SURE_SCORE = 0.5, 1.0  # of a best offset without confidence, and with all
 DISTINCT = 0.05  # second difference of the scores at a distinct best offset
 FAITH = 1e-3  # confidence, everywhere, in no change
 ITERATIONS, CLOSE = 60, 1e-3  # of conjugate gradients
 TURNED, TAKEN_BACK, LESS = 0.3, 6, 0.3  # cosine of a triangle that turns too much; how often, to what part
-SHORT = 4  # rounds of averaging of the offsets of half of the photographs
-# Mean square of a change, relative to that of its error, up to which nothing of it stays, and from which on all does.
-NOISE, SIGNIFICANT = 2.0, 4.0
-BIAS = 0.2  # pixels: the part of the error that halves have in common, such as that of foreshortened patches
-BASELINES = 3  # of all photographs compared at a vertex, for one of half of them
-AROUND = 30  # rounds of averaging of what the witnesses and both halves say
+AROUND = 30  # rounds of averaging of what the witnesses say
 # Gain of the correlation of the witnesses up to which nothing of a change stays, and from which on all does; a mesh
 # with a mean gain below the first stays as it is.
 WORTH, SURE_GAIN = 0.004, 0.01
@@ -240,24 +235,6 @@ def _trust(scores: np.ndarray) -> np.ndarray:
     return np.clip((scores - LEAST_SCORE) / (SURE_SCORE - LEAST_SCORE), 0.0, 1.0)
 
 
-def noise(first: np.ndarray, second: np.ndarray, beside: csr_matrix) -> np.ndarray:
-    """The variance of the noise [V] of offsets that all photographs give, by those [V] of two halves.
-
-    That of a half is half the mean square of their difference, around each vertex. A half compares two views, which
-    have one baseline, and all photographs four with three.
-    """
-    return 0.5 / BASELINES * _around((first - second) ** 2, beside)
-
-
-def significance(change: np.ndarray, variance: np.ndarray, beside: csr_matrix) -> np.ndarray:
-    """How much [V] of a change [V, 3] stays, in [0, 1], by its mean square around each vertex.
-
-    variance: [V], of the error of its length.
-    """
-    ratio = _around((change**2).sum(axis=1), beside) / np.maximum(variance, 1e-30)
-    return np.clip((ratio - NOISE) / (SIGNIFICANT - NOISE), 0.0, 1.0)
-
-
 def supported(change: np.ndarray, evidence: np.ndarray, beside: csr_matrix) -> np.ndarray:
     """A change [V, 3] where the evidence [V] for it, in [0, 1], is large; elsewhere the smooth continuation of it.
 
@@ -336,30 +313,14 @@ def _judged(
 
 
 def _kept(state: _State) -> np.ndarray:
-    """The change [V, 3] with as much of that of the level as evidence says.
-
-    Around each vertex, as much stays as it is significant, and as photographs agree better than on the given surface
-    that were not compared.
-    """
+    """The change [V, 3] with as much of that of the level as photographs around each vertex agree better with it, that
+    were not compared, than with the given surface."""
     level, beside = state.change - state.start, state.beside
     before, after = (state.in_place(vertices, state.witnesses) for vertices in (state.base, state.vertices))
     known = ((before > -1) & (after > -1)).astype(np.float64)
     gain, weight = (_around(value, beside) for value in (known * (after - before), known))
     stays = np.clip((gain / np.maximum(weight, 1e-6) - WORTH) / (SURE_GAIN - WORTH), 0.0, 1.0)
-    stays *= significance(level, _variance(state) + (BIAS * state.pixel) ** 2, beside)
     return state.start + stays[:, None] * level
-
-
-def _variance(state: _State) -> np.ndarray:
-    """The variance [V] of the noise of the change, units of the frame squared."""
-    vertices, offsets = state.vertices, []
-    normals = vertex_normals(trimesh.Trimesh(vertices, state.faces, process=False))
-    for half in range(2):
-        views = state.views[:, half:COMPARED:2]
-        found, sure = best_offsets(state.scores(vertices, normals, state.pixel, views, OFFSETS))
-        weights = np.maximum(_around(sure, state.beside, SHORT), 1e-6)
-        offsets.append(_around(sure * found, state.beside, SHORT) / weights)
-    return noise(offsets[0], offsets[1], state.beside) * state.pixel**2
 
 
 def without_crossings(vertices: np.ndarray, change: np.ndarray, faces: np.ndarray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 N vertices, V photographs of any sizes. The patch of a vertex is the vertex itself and vertices around it, so that it
 follows the surface; as a whole it is moved by -H, ..., H steps along the normal of the vertex, O = 2 H + 1. The grey
-values of its vertices in two photographs, sampled bilinearly, have a normalised cross-correlation. The score of an
+values of its vertices in two photographs, sampled bilinearly, have a normalised cross-correlation, in which a vertex
+weighs exp(-d^2 / D^2): d is its distance from the own one, D^2 the mean of d^2. The score of an
 offset is the mean over the pairs of those two thirds of the views (at least two) that agree best with the others at
 their best offset: a view that is hidden, blurred or has a highlight does not count. The score is -1 unless two views,
 and two thirds of those given, contain the patch at all offsets, and where one of them clips a share of it: views that
@@ -22,6 +23,7 @@ NOISE = 2.0  # grey levels squared: the variance of the noise of a photograph
 CLIPPED = 250.0  # grey level from which a photograph shows how bright its sensor can see, and not what there is
 SHARE = 0.1  # of a patch that may be clipped
 LEAST_PATCH = 3  # vertices
+TINY = 1e-30
 HIDDEN = -2.0  # below every correlation
 
 
@@ -37,7 +39,7 @@ class Agreement:
     share: float = SHARE
 
 
-SOURCE = Source.of("agreement.h", Agreement, MOST_VIEWS=MOST_VIEWS, MOST_PATCH=MOST_PATCH, MOST_OFFSETS=MOST_OFFSETS)
+SOURCE = Source.of("agreement.h", Agreement, MOST_VIEWS=MOST_VIEWS, MOST_PATCH=MOST_PATCH, MOST_OFFSETS=MOST_OFFSETS, TINY=TINY)
 
 
 def _reference(
@@ -64,6 +66,7 @@ def _reference(
     """
     belongs = (patches >= 0).float32()  # [N, M]
     places = points[jt.maximum(patches, 0)]  # [N, M, 3]
+    weights = _weights(places, belongs).unsqueeze(1)  # [N, 1, M]
     moves = (jt.arange(layout.offsets) - layout.offsets // 2).float32() * steps  # [N, O]
     moved = places.unsqueeze(1) + moves.unsqueeze(2).unsqueeze(3) * normals.unsqueeze(1).unsqueeze(2)  # [N, O, M, 3]
     greys, shown, clipped = [], [], []
@@ -75,7 +78,7 @@ def _reference(
         shown.append(jt.logical_and(jt.logical_and(views[:, k] >= 0, enough), is_whole).float32())
         bright = ((grey > layout.clipped).float32() * belongs.unsqueeze(1)).sum(dim=2).max(dim=1)
         clipped.append(bright * shown[-1] > layout.share * belongs.sum(dim=1))
-        greys.append(_normalised(grey, belongs.unsqueeze(1), layout.noise))
+        greys.append(_normalised(grey, weights, layout.noise))
     grey, shown = jt.stack(greys, dim=1), jt.stack(shown, dim=1)  # [N, K, O, M], [N, K]
     pairs = (grey.unsqueeze(2) * grey.unsqueeze(1)).sum(dim=4)  # [N, K, K, O]
     different = 1.0 - jt.init.eye(layout.others)
@@ -121,11 +124,18 @@ def _sampled(places: Var, cameras: Var, sizes: Var, images: Var) -> tuple[Var, V
     return above * (1 - low) + below * low, inside
 
 
-def _normalised(grey: Var, belongs: Var, noise: float) -> Var:
-    """Grey values [N, O, M] less their mean, of about length 1; 0 where none `belongs` to the patch [N, 1, M]."""
-    count = jt.maximum(belongs.sum(dim=2, keepdims=True), 1.0)
-    grey = (grey - (grey * belongs).sum(dim=2, keepdims=True) / count) * belongs
-    return grey / ((grey.sqr().sum(dim=2, keepdims=True) / count + noise) * count).sqrt()
+def _weights(places: Var, belongs: Var) -> Var:
+    """What the vertices [N, M] of patches at places [N, M, 3] weigh, by their distance; 0 where none `belongs`."""
+    square = (places - places[:, :1]).sqr().sum(dim=2) * belongs
+    mean = square.sum(dim=1, keepdims=True) / jt.maximum(belongs.sum(dim=1, keepdims=True), 1.0)
+    return (-square / jt.maximum(mean, TINY)).exp() * belongs
+
+
+def _normalised(grey: Var, weights: Var, noise: float) -> Var:
+    """Grey values [N, O, M] less their mean, times the roots of weights [N, 1, M], of about length 1."""
+    whole = jt.maximum(weights.sum(dim=2, keepdims=True), TINY)
+    grey = (grey - (grey * weights).sum(dim=2, keepdims=True) / whole) * weights.sqrt()
+    return grey / (grey.sqr().sum(dim=2, keepdims=True) + noise * whole).sqrt()
 
 
 def _native(

@@ -20,6 +20,7 @@ struct AgreementInputs {
 struct VertexPatches {
     float at[MOST_VIEWS][3][MOST_PATCH], along[MOST_VIEWS][3];  // homogeneous pixels, and their change along the normal
     float grey[MOST_VIEWS][MOST_PATCH], clipped[MOST_VIEWS];  // and the most clipped ones of each view
+    float root[MOST_PATCH], weight;  // of what each vertex weighs; of all
     int view[MOST_VIEWS], views, count;
 
     __device__ VertexPatches(const AgreementInputs &in, long n) {
@@ -27,6 +28,7 @@ struct VertexPatches {
         const float *normal = in.normals + 3 * n;
         views = count = 0;
         while (count < in.patch && patch[count] >= 0) count++;
+        weigh(in.points, patch);
         for (int k = 0; k < in.others; k++) {
             if (row[k] < 0) continue;
             for (int i = 0; i < 3; i++) {
@@ -39,6 +41,23 @@ struct VertexPatches {
             }
             clipped[views] = 0;
             view[views++] = row[k];
+        }
+    }
+
+    __device__ void weigh(const float *points, const int *patch) {
+        float mean = 0;
+        for (int m = 0; m < count; m++) {
+            root[m] = 0;
+            for (int i = 0; i < 3; i++) {
+                const float away = points[3L * patch[m] + i] - points[3L * patch[0] + i];
+                root[m] += away * away;
+            }
+            mean += root[m] / count;
+        }
+        weight = 0;
+        for (int m = 0; m < count; m++) {
+            root[m] = expf(-0.5f * root[m] / fmaxf(mean, TINY));
+            weight += root[m] * root[m];
         }
     }
 
@@ -65,13 +84,16 @@ struct VertexPatches {
             const float below = corner[width] + right * (corner[width + 1] - corner[width]);
             values[m] = above + low * (below - above);
             bright += values[m] > in.clipped;
-            mean += values[m];
+            mean += root[m] * root[m] * values[m];
         }
         clipped[k] = fmaxf(clipped[k], bright);
-        mean /= count;
-        for (int m = 0; m < count; m++) square += (values[m] - mean) * (values[m] - mean);
-        const float scale = 1 / sqrtf(square + in.noise * count);
-        for (int m = 0; m < count; m++) values[m] = (values[m] - mean) * scale;
+        mean /= weight;
+        for (int m = 0; m < count; m++) {
+            values[m] = root[m] * (values[m] - mean);
+            square += values[m] * values[m];
+        }
+        const float scale = 1 / sqrtf(square + in.noise * weight);
+        for (int m = 0; m < count; m++) values[m] *= scale;
         return true;
     }
 };

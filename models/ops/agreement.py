@@ -39,7 +39,9 @@ class Agreement:
     share: float = SHARE
 
 
-SOURCE = Source.of("agreement.h", Agreement, MOST_VIEWS=MOST_VIEWS, MOST_PATCH=MOST_PATCH, MOST_OFFSETS=MOST_OFFSETS, TINY=TINY)
+SOURCE = Source.of(
+    "agreement.h", Agreement, MOST_VIEWS=MOST_VIEWS, MOST_PATCH=MOST_PATCH, MOST_OFFSETS=MOST_OFFSETS, TINY=TINY
+)
 
 
 def _reference(

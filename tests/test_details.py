@@ -93,6 +93,16 @@ def test_a_surface_that_photographs_agree_on_stays_as_it_is():
     assert found.mesh is mesh and not found.is_changed and found.before > 0.9
 
 
+@pytest.mark.parametrize("count", [3, 6])
+def test_noise_of_few_photographs_moves_nothing(count):
+    """A photograph that was not compared decides, too, where all of them could be."""
+    given, random = photographs(0.0), np.random.default_rng(0)
+    images = [np.clip(image + random.normal(scale=20, size=image.shape), 0, 255) for image in given.images[:count]]
+    seen = GreyPhotographs(given.cameras[:count], [np.rint(image).astype(np.uint8) for image in images])
+    mesh = plane()
+    assert detailed(mesh, seen, list).mesh is mesh
+
+
 def test_photographs_without_texture_move_nothing():
     mesh, seen = plane(), photographs(0.006)
     plain = GreyPhotographs(seen.cameras, [np.full_like(image, 90) for image in seen.images])

@@ -115,7 +115,7 @@ def test_the_table_names_what_a_forced_key_takes_away_and_when_losses_count(demo
     losses = row("losses", noise, "train.patches_weight=0.5", "train.patches_from=0.5", "train.end_iter=1000")
     assert "patches 0.5: from step 500 on [forced by train.patches_weight]" in losses and "color: fixed]" in losses
     assert "curvature 0.002: falls to 0 at the end [train.curvature_weight]" in losses
-    assert "patches 0.2: masks bound the surface, too" in row("losses", demo)
+    assert "patches 0.2: masks already bound the surface" in row("losses", demo)
     assert "inv_s at most 571" in row("schedules", demo)
     assert "model.open" not in row("samples", demo) and "model.open.samples" in row("samples", noise)
 

@@ -108,9 +108,8 @@ class _State:
 
     @cached_property
     def witnesses(self) -> np.ndarray:
-        """The views [V, W] of which the correlation decides: where too few were not compared, those that were."""
-        views = self.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
-        return np.where((views >= 0).sum(axis=1, keepdims=True) < 2, self.views[:, : views.shape[1]], views)
+        """The views [V, 1 + WITNESSES] of which the correlation decides: the best one, and those not compared."""
+        return self.views[:, [0, *range(COMPARED, COMPARED + WITNESSES)]]
 
 
 def detailed(mesh: trimesh.Trimesh, photographs: GreyPhotographs, progress: Bar) -> Detailed:
@@ -150,7 +149,7 @@ def _chosen(
     """The `views` of `_State`, and the size of a pixel [V].
 
     The most pixels, in sharp photographs, across each vertex come first. They see all of its patch: behind an edge, a
-    hidden part of it would show something else.
+    hidden part of it would show something else. Of three to COMPARED, the last one is a witness.
     """
     points, normals = np.asarray(mesh.vertices), vertex_normals(mesh)
     ring = _ring(remesh.adjacency(np.asarray(mesh.faces), len(points)))
@@ -170,6 +169,9 @@ def _chosen(
         scores[rows, view] = cosine[rows] / sizes[view, rows] * sharp[view]
     order = np.argsort(-scores, axis=1)[:, : COMPARED + WITNESSES]
     views = np.where(np.take_along_axis(scores, order, axis=1) > 0, order, -1).astype(np.int32)
+    count = (views >= 0).sum(axis=1)
+    few = np.flatnonzero((count > 2) & (count <= COMPARED))
+    views[few, COMPARED], views[few, count[few] - 1] = views[few, count[few] - 1], -1
     return views, sizes[np.maximum(views[:, 0], 0), np.arange(len(points))]
 
 
@@ -244,10 +246,10 @@ def supported(change: np.ndarray, evidence: np.ndarray, beside: csr_matrix) -> n
     return np.stack([smoothed(change[:, axis], evidence, still, beside, bending) for axis in range(3)], axis=1)
 
 
-def _around(values: np.ndarray, beside: csr_matrix, rounds: int = AROUND) -> np.ndarray:
-    """Values [V] after rounds of averaging with their neighbours."""
+def _around(values: np.ndarray, beside: csr_matrix) -> np.ndarray:
+    """Values [V] after AROUND rounds of averaging with their neighbours."""
     shares = diags(1.0 / np.maximum(np.asarray(beside.sum(axis=1)).ravel(), 1.0)) @ beside
-    for _ in range(rounds):
+    for _ in range(AROUND):
         values = 0.5 * values + 0.5 * (shares @ values)
     return values
 
@@ -313,8 +315,10 @@ def _judged(
 
 
 def _kept(state: _State) -> np.ndarray:
-    """The change [V, 3] with as much of that of the level as photographs around each vertex agree better with it, that
-    were not compared, than with the given surface."""
+    """The change [V, 3] with as much of that of the level as the witnesses around each vertex agree better on it.
+
+    Better than on the given surface; without witnesses, nothing of it stays.
+    """
     level, beside = state.change - state.start, state.beside
     before, after = (state.in_place(vertices, state.witnesses) for vertices in (state.base, state.vertices))
     known = ((before > -1) & (after > -1)).astype(np.float64)

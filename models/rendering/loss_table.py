@@ -15,7 +15,7 @@ from models.config.strict import AUTO, Auto, field_types
 from models.plan import DEPTH_MAPS, NONE, PLAIN, Decision, TrainingPlan
 from models.structs import Term
 
-PATCHES, PATCHES_WITH_MASKS = 0.5, 0.2  # weights of `auto`; masks already bound the surface
+PATCHES, PATCHES_WITH_MASKS = 0.5, 0.2  # of `auto`; a larger one rounds thin objects
 # When a loss applies, in words.
 ALWAYS, MASKS, BESIDE = "always", "with masks", "with masks or a plain background"
 POINTS, EXPOSURE = "with SfM points or depth maps", "with learned exposure"
@@ -33,7 +33,7 @@ def _given(weight: Any, train: TrainConfig, plan: TrainingPlan) -> Decision:
     if weight != AUTO:
         return Decision(weight, is_forced=True)
     if plan.uses_masks:
-        return Decision(PATCHES_WITH_MASKS, "masks bound the surface, too")
+        return Decision(PATCHES_WITH_MASKS, "masks already bound the surface")
     return Decision(PATCHES, "no masks bound the surface")
 
 

@@ -84,10 +84,10 @@ def _scores(points: np.ndarray, normals: np.ndarray, visibility: Visibility, pai
 
 
 def _patches(points: np.ndarray, normals: np.ndarray, visibility: Visibility, pixels: np.ndarray) -> np.ndarray:
-    """SIDE x SIDE points of the surface around each that has them, `pixels` [P] apart: [P or fewer, SIDE^2, 3]."""
+    """SIDE x SIDE points of the surface, `pixels` [P] apart, the nearest first: [P or fewer, SIDE^2, 3]."""
     right = np.cross(normals, np.eye(3)[np.abs(normals).argmin(axis=1)])
     right /= lengths(right)[:, None]
-    steps = np.arange(SIDE) - SIDE // 2
+    steps = sorted(range(-(SIDE // 2), SIDE // 2 + 1), key=abs)  # `agreement` weighs by the distance from the first
     x, y = (value.ravel()[None, :, None] * pixels[:, None, None] for value in np.meshgrid(steps, steps))
     above = (REACH * pixels)[:, None]
     tops = points[:, None] + x * right[:, None] + y * np.cross(normals, right)[:, None] + (above * normals)[:, None]

@@ -24,9 +24,9 @@ from models.machine import memory
 from models.machine.backend import jt
 from models.mesh import remesh
 from models.mesh.clean import normals_of, vertex_normals
-from models.mesh.grey_photographs import EDGE, GreyPhotographs, pixel_size
+from models.mesh.grey_photographs import EDGE, GreyPhotographs, edge_of, pixel_size
 from models.mesh.visibility import Visibility, dots, lengths
-from models.ops.agreement import Agreement, agreement
+from models.ops.agreement import NOISE, Agreement, agreement
 from models.structs import Var
 
 COMPARED, WITNESSES = 6, 2  # photographs of a vertex that place it, and that decide whether that is better
@@ -37,8 +37,9 @@ OFFSETS = 7
 ROUNDS = ((0, 1.0), (0, 0.6), (1, 0.7), (1, 0.5), (1, 0.4))
 BENDING, CONTINUED = 0.7, 5.0  # weight of the square of the change's Laplacian, and where evidence is missing
 LAST = ROUNDS[-1][0]
+TEXTURE, WINDOW = 4.0, 9  # least variance relative to that of noise, and the side of its square, pixels
 PATCH = 24  # most vertices of a patch, which consists of neighbours and theirs
-AT_ONCE = 2**16  # vertices of which patches are found at a time
+AT_ONCE = 2**16  # vertices of which photographs and patches are found at a time
 LEAST_SCORE, SURE_SCORE = 0.5, 1.0  # of a best offset without confidence, and with all
 DISTINCT = 0.05  # second difference of the scores at a distinct best offset
 FAITH = 1e-3  # confidence, everywhere, in no change
@@ -155,8 +156,9 @@ def _chosen(
     ring = _ring(remesh.adjacency(np.asarray(mesh.faces), len(points)))
     sharp = np.array([cv2.Laplacian(image, cv2.CV_32F).var() for image in photographs.images])
     sharp = np.clip(sharp / max(float(np.median(sharp)), 1e-6), BLURRED, SHARP)
-    sizes = np.full((len(photographs.cameras), len(points)), np.inf)
-    scores = np.zeros((len(points), max(len(photographs.cameras), COMPARED + WITNESSES)), np.float32)
+    focal = np.array([camera.intrinsics[0, 0] for camera in photographs.cameras])
+    centers = np.array([camera.center for camera in photographs.cameras])
+    scores = np.zeros((len(points), max(len(focal), COMPARED + WITNESSES)), np.float32)
     for view, camera in enumerate(photographs.cameras):
         towards = camera.center - points
         away = lengths(towards)
@@ -165,23 +167,39 @@ def _chosen(
         hidden = np.ones(len(points), np.float32)
         hidden[rows[visibility.sees(points[rows], normals[rows], camera.center)]] = 0.0
         rows = np.flatnonzero(ring @ (ring @ hidden) == 0.0)
-        sizes[view] = away / camera.intrinsics[0, 0]
-        scores[rows, view] = cosine[rows] / sizes[view, rows] * sharp[view]
-    order = np.argsort(-scores, axis=1)[:, : COMPARED + WITNESSES]
-    views = np.where(np.take_along_axis(scores, order, axis=1) > 0, order, -1).astype(np.int32)
+        scores[rows, view] = cosine[rows] / away[rows] * focal[view] * sharp[view]
+    parts = np.array_split(scores, -(-len(points) // AT_ONCE))
+    order = np.concatenate([np.argsort(-part, axis=1)[:, : COMPARED + WITNESSES].astype(np.int32) for part in parts])
+    views = np.where(np.take_along_axis(scores, order, axis=1) > 0, order, -1)
     count = (views >= 0).sum(axis=1)
     few = np.flatnonzero((count > 2) & (count <= COMPARED))
     views[few, COMPARED], views[few, count[few] - 1] = views[few, count[few] - 1], -1
-    return views, sizes[np.maximum(views[:, 0], 0), np.arange(len(points))]
+    best = np.maximum(views[:, 0], 0)
+    return views, lengths(centers[best] - points) / focal[best]
 
 
 def _halved(state: _State, mesh: trimesh.Trimesh, photographs: GreyPhotographs) -> _State:
-    """The state with all edges halved; the new vertices are placed on `mesh`, with the mean change of their ends."""
-    faces, ends = remesh.quartered(state.faces, len(state.base))
+    """The state with edges halved where the photographs show texture.
+
+    The new vertices are placed on `mesh`, with the mean change of their ends.
+    """
+    faces, ends = remesh.divided(state.faces, _has_texture(state, photographs))
     base = np.concatenate([state.base, remesh.onto(mesh, state.base[ends].mean(axis=1))])
     change, pixel = (np.concatenate([value, value[ends].mean(axis=1)]) for value in (state.change, state.pixel))
     views = np.concatenate([state.views, state.views[ends[:, 0]]])
     return _State(base, change, faces, views, 0.5 * pixel, photographs, change)
+
+
+def _has_texture(state: _State, photographs: GreyPhotographs) -> np.ndarray:
+    """Whether the photograph that shows a vertex best shows more than noise around it, bool [V]."""
+    has_texture = np.zeros(len(state.base), bool)
+    for view, (camera, image) in enumerate(zip(photographs.cameras, photographs.images, strict=True)):
+        rows, grey = np.flatnonzero(state.views[:, 0] == view), image.astype(np.float32)
+        variance = cv2.blur(grey**2, (WINDOW, WINDOW)) - cv2.blur(grey, (WINDOW, WINDOW)) ** 2
+        column, row = np.rint(camera.project(state.vertices[rows])[0]).astype(int).T
+        column, row = np.clip(column, 0, camera.width - 1), np.clip(row, 0, camera.height - 1)
+        has_texture[rows] = variance[row, column] > TEXTURE * NOISE
+    return has_texture
 
 
 def _move(state: _State, steps: np.ndarray) -> None:
@@ -309,7 +327,7 @@ def _judged(
     without, with_all = (float(value[known].mean()) for value in (before, after))
     if with_all - without < WORTH:
         return without, with_all, None
-    if len(mesh.vertices) > len(state.base):  # it is finer than the photographs
+    if edge_of(mesh, len(mesh.vertices)) < EDGE * pixel_size(mesh, state.photographs.cameras):  # it is finer than those
         return without, with_all, (np.asarray(mesh.vertices), _carried(state, mesh), np.asarray(mesh.faces))
     return without, with_all, (state.base, state.change, state.faces)
 

@@ -70,10 +70,14 @@ def pixel_size(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera]) -> float
     return float(np.median(np.quantile(sizes, 0.25, axis=0)))
 
 
+def edge_of(mesh: trimesh.Trimesh, count: int) -> float:
+    """The length of the edges with which `count` even vertices cover the area of a mesh."""
+    return float(np.sqrt(face_areas(mesh).sum() / (2 * count) * 4.0 / np.sqrt(3.0)))
+
+
 def reduction(mesh: trimesh.Trimesh, cameras: Sequence[PinholeCamera], downscale: int) -> int:
     """By what the sides of photographs are divided so that MOST_VERTICES have edges of EDGE pixels, at least 1.
 
     cameras: of the photographs divided by `downscale`.
     """
-    edge = np.sqrt(face_areas(mesh).sum() / (2 * MOST_VERTICES) * 4.0 / np.sqrt(3.0))
-    return max(1, round(edge * downscale / (EDGE * pixel_size(mesh, cameras))))
+    return max(1, round(edge_of(mesh, MOST_VERTICES) * downscale / (EDGE * pixel_size(mesh, cameras))))

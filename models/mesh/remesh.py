@@ -109,12 +109,27 @@ def _across(vertices: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray) -
     return np.cross(vertices[b] - vertices[a], vertices[c] - vertices[a])
 
 
-def quartered(faces: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Four triangles for each: the new faces, and the ends [E, 2] of the new vertices, which follow the `count` old."""
+def divided(faces: np.ndarray, is_fine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Edges halved around the vertices that `is_fine` [V]: four triangles for each there, two for some beside them.
+
+    Returns the faces, and the ends [E, 2] of the new vertices, which follow the old.
+    """
     edges, which, _ = _sides(faces)
-    (a, b, c), (p, q, r) = faces.T, (count + which).reshape(-1, 3).T  # middles, opposite of each corner
-    parts = ((a, r, q), (r, b, p), (q, p, c), (p, q, r))
-    return np.concatenate([np.stack(corners, axis=1) for corners in parts]), edges
+    which = which.reshape(-1, 3)  # the edge opposite of each corner
+    is_halved = np.zeros(len(edges), bool)
+    rows = is_fine[faces].any(axis=1)
+    while rows.any():  # three halved edges in place of two: bisected twice, triangles would become slivers
+        is_halved[which[rows]] = True
+        rows = is_halved[which].sum(axis=1) == 2
+    middles = np.where(is_halved, len(is_fine) + np.cumsum(is_halved) - 1, -1)[which]
+    count = is_halved[which].sum(axis=1)
+    (a, b, c), (p, q, r) = faces[count == 3].T, middles[count == 3].T
+    parts = [faces[count == 0], *(np.stack(one, axis=1) for one in ((a, r, q), (r, b, p), (q, p, c), (p, q, r)))]
+    for corner in range(3):
+        rows = (count == 1) & (middles[:, corner] >= 0)
+        (a, b, c), p = faces[rows][:, np.arange(corner, corner + 3) % 3].T, middles[rows, corner]
+        parts += [np.stack([a, b, p], axis=1), np.stack([a, p, c], axis=1)]
+    return np.concatenate(parts), edges[is_halved]
 
 
 def crossed(vertices: np.ndarray, faces: np.ndarray, around: np.ndarray | None = None) -> np.ndarray:

@@ -93,6 +93,7 @@ class TrainingPlan:
     start: Decision = Decision(SPHERE)
     points: Decision = Decision(NONE)
     exposure: Decision = Decision(False)
+    smooth: Decision = Decision(0)  # levels of a grid of the SDF without creases; 0 in checkpoints that do not tell
     largest_inv_s: Decision = Decision(None)  # bound in 1 / last_step; None: unbounded
     prune_from: Decision = Decision(0.0)  # fraction of end_iter
     depth_views: int = 0  # photographs, at most, that a start from depth maps uses
@@ -133,13 +134,14 @@ class EarlierPlan:
     background: Decision | None = None
     start: Decision | None = None
     exposure: Decision | None = None
+    smooth: Decision | None = None
     depth_views: int = 0
     step: int = 0  # finished steps
 
 
 UNSWEPT = EarlierPlan(start=Decision(SPHERE))  # without depth maps, which take long
 # Of values; those of other decisions are texts.
-VALUE_TYPES = {"exposure": bool, "largest_inv_s": float | int | None, "prune_from": float | int}
+VALUE_TYPES = {"exposure": bool, "smooth": int, "largest_inv_s": float | int | None, "prune_from": float | int}
 
 
 def decided(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier: Decision | None = None) -> Decision:

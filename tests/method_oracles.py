@@ -39,11 +39,14 @@ def encode(points, table, sizes):
         place = (np.clip(points, -1, 1) + 1) / 2 * resolution
         lowest = np.minimum(np.floor(place), resolution - 1)
         for corner in itertools.product((0, 1), repeat=3) if level < sizes.active else ():
-            share = np.where(corner, place - lowest, 1 - (place - lowest))
+            inside = place - lowest
+            steep = resolution / 2 * (6 * inside * (1 - inside) if level < sizes.smooth else np.ones_like(inside))
+            inside = inside**2 * (3 - 2 * inside) if level < sizes.smooth else inside
+            share = np.where(corner, inside, 1 - inside)
             value = table[start + row(lowest + corner, resolution, entries).astype(int)]
             features[:, columns] += share.prod(axis=1)[:, None] * value
             for axis in range(3):
-                rise = np.where(np.abs(points[:, axis]) <= 1, resolution / 2 * (2 * corner[axis] - 1), 0.0)
+                rise = np.where(np.abs(points[:, axis]) <= 1, steep[:, axis] * (2 * corner[axis] - 1), 0.0)
                 others = np.delete(share, axis, axis=1).prod(axis=1)
                 slopes[:, columns, axis] += (rise * others)[:, None] * value
         start += entries

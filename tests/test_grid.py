@@ -39,10 +39,11 @@ class Case:
         return self.points.astype(np.float64), self.table.astype(np.float64), layers
 
 
-def make(count, levels=3, finest=16, log2_rows=7, active=None, hidden=(64,), outputs=5, seed=0, points=None):
+def make(count, levels=3, finest=16, log2_rows=7, active=None, hidden=(64,), outputs=5, seed=0, points=None, smooth=0):
     """Most levels share rows by the hash, many times over; some points lie beyond the cube."""
     rng = np.random.default_rng(seed)
-    sizes = with_network(grid_sizes(levels, 4, finest, log2_rows, active), hidden, outputs)
+    grid = dataclasses.replace(grid_sizes(levels, 4, finest, log2_rows, active), smooth=smooth)
+    sizes = with_network(grid, hidden, outputs)
 
     def normal(*shape):
         return rng.normal(size=shape).astype(np.float32)
@@ -85,6 +86,7 @@ SECOND_ORDER = {
     "one hidden layer": {},
     "two hidden layers, the first odd": {"hidden": (17, 32), "outputs": 4},
     "a level that is not active": {"active": 2},
+    "a smooth level": {"smooth": 1},
 }
 
 

@@ -19,7 +19,7 @@ from models.checkpoints.ours import StateError, check_state
 from models.checkpoints.scenes import measured
 from models.conf import flat, load_config
 from models.config.hocon import migrate
-from models.methods.registry import decide
+from models.methods.registry import build_model, decide
 from models.plan import DEPTH_MAPS, Decision, EarlierPlan, plan_from_state
 from models.rendering.loss_table import weights_of
 from models.rendering.losses import LOSSES
@@ -76,6 +76,7 @@ DECISIONS = {
     "exposure": ((), uneven, True, "model.photographs.exposure=false", False),
     "points": ((), with_points, "given", "train.points_weight=0", "none"),
     "largest_inv_s": ((), lambda scene: scene, 4.0, "model.inside.largest_inv_s=7", 7.0),
+    "smooth": ((), lambda scene: scene, 1, "model.sdf_grid.smooth=2", 2),
     "prune_from": ((WITHOUT,), on_noise, 0.3, "model.open.prune_from=0.5", 0.5),
 }
 NAMES = {"derived": "masks", "plain": "background"}
@@ -125,6 +126,22 @@ def test_a_resume_keeps_what_the_training_began_with_and_refuses_another_value(d
     assert plan_of(demo, WITHOUT, before=before).background.value == "contracted"
     with pytest.raises(UserError, match="model.plan.background = plain: the checkpoint was trained with contracted"):
         plan_of(demo, WITHOUT, "model.plan.background=plain", before=before)
+
+
+def test_a_checkpoint_that_does_not_tell_has_a_grid_with_creases(demo):
+    state = plan_of(demo).state()
+    del state["smooth"]
+    before = replace(UNSWEPT, smooth=plan_from_state(state).smooth)
+    assert plan_of(demo, before=before).smooth.value == 0 != plan_of(demo).smooth.value
+    with pytest.raises(UserError, match="model.sdf_grid.smooth = 1: the checkpoint was trained with 0"):
+        plan_of(demo, "model.sdf_grid.smooth=1", before=before)
+
+
+@pytest.mark.parametrize("smooth", [0, 1])
+def test_the_grid_of_a_model_is_as_smooth_as_its_plan(demo, smooth):
+    made = load_config(FAST, "demo", [f"model.sdf_grid.smooth={smooth}"])
+    plan = decide(made.model, made.train, measured(demo), UNSWEPT)
+    assert build_model(made.model, made.train, np.random.default_rng(0), plan).fields.sdf.sizes.smooth == smooth
 
 
 def test_a_saved_plan_is_read_back_equal_and_a_damaged_one_is_a_sentence(demo):

@@ -325,8 +325,9 @@ def earlier_plan(checkpoint: Checkpoint | None) -> EarlierPlan:
         return EarlierPlan()
     if PLAN_KEY in checkpoint.state:
         plan = plan_from_state(checkpoint.state[PLAN_KEY])
-        return EarlierPlan(plan.region, plan.background, plan.start, plan.exposure, plan.depth_views, checkpoint.step)
+        kept = (plan.region, plan.background, plan.start, plan.exposure, plan.smooth)
+        return EarlierPlan(*kept, plan.depth_views, checkpoint.step)
     from_depth = checkpoint.buffers.get("starts_from_depth", [False])[0]
     start = Decision(DEPTH_MAPS if from_depth else SPHERE, "as in the checkpoint")
     exposure = Decision("exposure" in checkpoint.tensors, "as in the checkpoint")
-    return EarlierPlan(start=start, exposure=exposure, step=checkpoint.step)
+    return EarlierPlan(start=start, exposure=exposure, smooth=Decision(0), step=checkpoint.step)

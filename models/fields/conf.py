@@ -252,8 +252,14 @@ class SdfGridConfig(GridConfig):
     """A signed distance, initialised as that of a sphere of radius `bias`."""
 
     bias: float | Auto = limits(AUTO, at_least=LEAST_BIAS, at_most=LARGEST_BIAS)
+    smooth: int | Auto = limits(AUTO, at_least=0, at_most=LARGEST_LEVELS)
 
     block: ClassVar[str] = SDF_GRID
+
+    @property
+    def sizes(self) -> GridSizes:
+        """See `TableConfig`; `auto` is replaced before a new training."""
+        return replace(super().sizes, smooth=0 if self.smooth == AUTO else self.smooth)
 
     @property
     def radius(self) -> float:

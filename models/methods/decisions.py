@@ -113,6 +113,7 @@ def decide_fast_neus(
         region=region,
         points=decide_points(train, measured, masks),
         exposure=decide_exposure(conf.photographs.exposure, measured, earlier),
+        smooth=decide_smooth(conf, earlier),
     )
     radius, key = getattr(conf.block(conf.surface), "bias", AUTO), f"model.{conf.surface}.bias"
     if masks.value != NONE:
@@ -140,6 +141,12 @@ def decide_fast_neus(
         depth=depth,
         depth_views=earlier.depth_views if depth is None else depth.views,
     )
+
+
+def decide_smooth(conf: FastNeuSConfig, earlier: EarlierPlan) -> Decision:
+    """How many levels of a grid are smooth: the first one, whose large cells would leave creases in the surface."""
+    choice = getattr(conf.block(conf.surface), "smooth", 0)
+    return decided(f"model.{conf.surface}.smooth", choice, lambda: (1, "without creases"), earlier.smooth)
 
 
 def decide_region(choice: str, measured: Measurements, earlier: EarlierPlan) -> Decision:

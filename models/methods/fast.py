@@ -143,7 +143,10 @@ def build_neus(
     conf: FastNeuSConfig, train: TrainConfig, generator: np.random.Generator, plan: TrainingPlan
 ) -> PackedSurfaceModel:
     """A `PackedSurfaceModel` of the conf: inside masks, or open with a background."""
-    sdf = SURFACES[conf.surface].build(conf.block(conf.surface), generator)
+    surface = conf.block(conf.surface)
+    if plan.smooth.value:
+        surface = replace(surface, smooth=plan.smooth.value)
+    sdf = SURFACES[conf.surface].build(surface, generator)
     sdf.begin_with_sphere(plan.radius, is_inverted=plan.is_interior)
     color = COLORS[conf.color].build(conf, generator)
     fields = SurfaceFields(sdf, color, SingleVarianceNetwork(conf.variance_network))

@@ -1,8 +1,8 @@
 """A multiresolution hash grid over the cube [-1, 1]^3 (Instant-NGP, arXiv 2201.05989, section 3).
 
-The features of a point are interpolated between the eight corners of its cell in each level. Corners have separate rows
-of the table, or share rows by a hash. Points outside the cube are clamped to it. Differentiable once, with respect to
-points and table.
+The features of a point are interpolated between the eight corners of its cell in each level: linearly, or smoothly with
+the weight u^2 (3 - 2 u) in place of u (appendix A). Corners have separate rows of the table, or share rows by a hash.
+Points outside the cube are clamped to it. Differentiable once, with respect to points and table.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _cells(points: Var, sizes: GridSizes, level: int) -> tuple[list[Var], Var, V
 
     Returns:
         The table row of each of the eight corners, int64 [P]; the weights of the lower and the upper end along each
-            axis [P, 3]; cells per unit of length, 0 for coordinates outside the cube [P, 3].
+            axis [P, 3]; the derivatives of the latter, 0 for coordinates outside the cube [P, 3].
     """
     resolution = sizes.resolutions[level]
     inside = jt.ternary(points > 1.0, jt.ones_like(points), points)
@@ -66,6 +66,8 @@ def _cells(points: Var, sizes: GridSizes, level: int) -> tuple[list[Var], Var, V
     lowest = place.detach().floor().int32().clamp(0, resolution - 1).stop_grad()
     high = place - lowest.float32()
     scale = (inside == points).float32() * (0.5 * resolution)
+    if level < sizes.smooth:
+        high, scale = high * high * (3.0 - 2.0 * high), 6.0 * high * (1.0 - high) * scale
     first = [lowest[:, axis].int64() for axis in range(3)]
     rows = []
     for corner in range(CORNERS):

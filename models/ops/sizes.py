@@ -139,6 +139,7 @@ class GridSizes:
     active: int  # number of active levels; the features of the others are zero and are not computed
     widths: tuple[int, ...] = ()  # inputs and outputs of each linear layer; () without a network
     keeps: int = 0  # 1: the forward pass stores what its gradient needs
+    smooth: int = 0  # levels, from the first, interpolated without jumps of the slopes between cells
 
     @property
     def levels(self) -> int:

@@ -10,7 +10,7 @@ constexpr uint32_t HASH_Y = 2654435761u, HASH_Z = 805459861u;  // arXiv 2201.059
 struct Level {
     int resolution;
     uint32_t mask;  // of the rows, where they are hashed
-    bool dense;
+    bool dense, smooth;
     long start, size;  // of its part of the table, in numbers
 
     Level() = default;
@@ -18,6 +18,7 @@ struct Level {
         : resolution(sizes.resolutions[l]), mask(sizes.entries[l] - 1), start(begin), size((long)sizes.entries[l] * FEATURES) {
         const long corners = resolution + 1;
         dense = corners * corners * corners == sizes.entries[l];
+        smooth = l < sizes.smooth;
     }
 };
 

@@ -25,8 +25,8 @@ inline std::vector<Level> read_levels(const GridSizes &sizes) {
 // The cells of the points of a block in one level.
 struct Cells {
     int corner[CORNERS][BLOCK];  // rows of the level; bit 0 of a corner is along x, bit 1 along y, bit 2 along z
-    float share[3][PAIRS];       // position within the cell, 0 to 1, repeated for each feature
-    float scale[3][PAIRS];       // cells per unit of length; 0 for clamped coordinates
+    float share[3][PAIRS];       // weight of the upper end, repeated for each feature
+    float scale[3][PAIRS];       // its derivative; 0 for clamped coordinates
 };
 
 // The rows of the eight corners from the indices of the cell.
@@ -64,8 +64,9 @@ inline void locate(const Level &level, const float *points, Cells &cells) {
             const float inside = std::min(std::max(from[r], -1.f), 1.f), place = (inside + 1.f) * half;
             const int lowest = std::max(std::min((int)place, last), 0);  // valid for any point, NaN included
             cell[axis][r] = lowest;
-            share[r] = place - lowest;
-            scale[r] = inside == from[r] ? half : 0.f;
+            const float u = place - lowest;
+            share[r] = level.smooth ? u * u * (3.f - 2.f * u) : u;
+            scale[r] = inside == from[r] ? (level.smooth ? 6.f * u * (1.f - u) * half : half) : 0.f;
         }
         for (int r = 0; r < BLOCK; r++)
             for (int f = 0; f < FEATURES; f++) {

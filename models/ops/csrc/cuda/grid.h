@@ -34,8 +34,8 @@ inline Grid read_grid(const GridSizes &sizes) {
 // The cell of a point in a level.
 struct Cell {
     long corner[CORNERS];  // offset of its row in the table; bit 0 of a corner is along x, bit 1 y, bit 2 z
-    float share[3];        // position within the cell, 0 to 1
-    float scale[3];        // cells per unit of length; 0 for clamped coordinates
+    float share[3];        // weight of the upper end
+    float scale[3];        // its derivative; 0 for clamped coordinates
 
     __device__ Cell(const Level &level, const float *point) {
         int first[3];
@@ -44,8 +44,9 @@ struct Cell {
             const float inside = fminf(fmaxf(point[axis], -1.f), 1.f), place = __fmul_rn(inside + 1.f, half);
             const int last = level.resolution - 1, lowest = (int)place < last ? (int)place : last;
             first[axis] = lowest > 0 ? lowest : 0;  // valid for any point, NaN included
-            share[axis] = place - first[axis];
-            scale[axis] = inside == point[axis] ? half : 0.f;
+            const float u = place - first[axis];
+            share[axis] = level.smooth ? u * u * (3.f - 2.f * u) : u;
+            scale[axis] = inside == point[axis] ? (level.smooth ? 6.f * u * (1.f - u) * half : half) : 0.f;
         }
         for (int c = 0; c < CORNERS; c++) {
             const uint32_t x = first[0] + (c & 1), y = first[1] + (c >> 1 & 1), z = first[2] + (c >> 2);
@@ -104,7 +105,8 @@ struct Scattered {
         float sum = fabsf(features[r * stride + l * FEATURES + f]);
         if (!push) return sum;
         const float reach = fabsf(push[r * 3]) + fabsf(push[r * 3 + 1]) + fabsf(push[r * 3 + 2]);
-        return sum + fabsf(pull[r * stride_pull + l * FEATURES + f]) * reach * (0.5f * grid.level[l].resolution);
+        const float steepest = grid.level[l].smooth ? 1.5f : 1.f;  // derivative of a weight within a cell
+        return sum + fabsf(pull[r * stride_pull + l * FEATURES + f]) * reach * steepest * (0.5f * grid.level[l].resolution);
     }
 };
 

@@ -76,7 +76,7 @@ DECISIONS = {
     "exposure": ((), uneven, True, "model.photographs.exposure=false", False),
     "points": ((), with_points, "given", "train.points_weight=0", "none"),
     "largest_inv_s": ((), lambda scene: scene, 4.0, "model.inside.largest_inv_s=7", 7.0),
-    "smooth": ((), lambda scene: scene, 1, "model.sdf_grid.smooth=2", 2),
+    "smooth": ((), lambda scene: scene, 4, "model.sdf_grid.smooth=2", 2),
     "prune_from": ((WITHOUT,), on_noise, 0.3, "model.open.prune_from=0.5", 0.5),
 }
 NAMES = {"derived": "masks", "plain": "background"}

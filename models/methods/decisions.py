@@ -144,9 +144,9 @@ def decide_fast_neus(
 
 
 def decide_smooth(conf: FastNeuSConfig, earlier: EarlierPlan) -> Decision:
-    """How many levels of a grid are smooth: the first one, whose large cells would leave creases in the surface."""
-    choice = getattr(conf.block(conf.surface), "smooth", 0)
-    return decided(f"model.{conf.surface}.smooth", choice, lambda: (1, "without creases"), earlier.smooth)
+    """How many levels of a grid are smooth: those of the start, whose large cells would leave creases."""
+    choice, first = getattr(conf.block(conf.surface), "smooth", 0), conf.packed.first_levels
+    return decided(f"model.{conf.surface}.smooth", choice, lambda: (first, "those of the start"), earlier.smooth)
 
 
 def decide_region(choice: str, measured: Measurements, earlier: EarlierPlan) -> Decision:

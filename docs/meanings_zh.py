@@ -391,8 +391,8 @@ GRID_MEANINGS = {
     "cells per side of the last level; not below coarsest": "最后一层每边的格数；不小于 coarsest",
     "log2 of the hash table size; levels with more vertices are hashed": "哈希表大小的 log2；顶点更多的层使用哈希",
     "features passed to the colour network": "传给颜色网络的特征数",
-    "coarsest levels without creases at their cells; auto: packed.first_levels, for checkpoints that do not tell 0": (
-        "在网格面上没有折痕的最粗层数；auto：packed.first_levels，检查点没有记录时为 0"
+    "coarsest levels without creases between cells; auto: packed.first_levels, 0 with neus and old checkpoints": (
+        "单元之间没有折痕的最粗层数；auto：packed.first_levels，neus 和旧检查点为 0"
     ),
     "initial density, per unit-sphere radius": "初始密度，按单位球半径计",
     "samples per step, at most; rays are adjusted to it, up to train.batch_size": (

@@ -16,6 +16,7 @@ import numpy as np
 from data.errors import UserError
 from models.config.blocks import TrainConfig
 from models.config.strict import AUTO, Auto
+from models.fields.conf import LARGEST_LEVELS
 
 PLAN_KEY = "plan"  # in the state of a checkpoint, and in metrics.json
 OLD = ("patches", "curvature")  # decisions in checkpoints of the version before
@@ -180,7 +181,8 @@ def plan_from_state(values: Mapping[str, Any]) -> TrainingPlan:
     texts = texts and all(isinstance(text, str) for text in plan.unused) and plan.depth is None
     numbers = (plan.radius, plan.depth_views, plan.prune_from.value, plan.largest_inv_s.value or 0.0, *sky)
     is_finite = all(isinstance(number, float | int) and math.isfinite(number) for number in numbers) and len(sky) == 3
-    if not (are_typed and texts and is_finite and plan.masks.value in (GIVEN, DERIVED, NONE)):
+    is_count = type(plan.smooth.value) is int and 0 <= plan.smooth.value <= LARGEST_LEVELS
+    if not (are_typed and texts and is_finite and is_count and plan.masks.value in (GIVEN, DERIVED, NONE)):
         raise ValueError("its values are not those of a plan")
     return plan
 

@@ -180,6 +180,7 @@ PLAN_CHANGES = {
     "exposure": [None, {"value": None}, {"value": "no"}, {"value": True, "reason": 3}, {"value": False, "x": 1}],
     "masks": ["given", {"value": "some"}, {"value": 1}, []],
     "prune_from": [{"value": "early"}, {"value": 1e999}],
+    "smooth": [{"value": -1}, {"value": 33}, {"value": True}, {"value": 0.5}],
     "radius": ["wide", None],
     "sky": [[1, 2], 3, ["a", "b", "c"]],
     "rows": [3, [["a"]], [[1, 2]]],

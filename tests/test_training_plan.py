@@ -139,8 +139,8 @@ def test_a_checkpoint_that_does_not_tell_has_a_grid_with_creases(demo):
 
 @pytest.mark.parametrize("smooth", [0, 1])
 def test_the_grid_of_a_model_is_as_smooth_as_its_plan(demo, smooth):
-    made = load_config(FAST, "demo", [f"model.sdf_grid.smooth={smooth}"])
-    plan = decide(made.model, made.train, measured(demo), UNSWEPT)
+    made = load_config(FAST, "demo", ["model.sdf_grid.smooth=2"])
+    plan = replace(decide(made.model, made.train, measured(demo), UNSWEPT), smooth=Decision(smooth))
     assert build_model(made.model, made.train, np.random.default_rng(0), plan).fields.sdf.sizes.smooth == smooth
 
 

@@ -258,7 +258,7 @@ class SdfGridConfig(GridConfig):
 
     @property
     def sizes(self) -> GridSizes:
-        """See `TableConfig`; `auto` is replaced before a new training."""
+        """See `TableConfig`; `auto` is that of a training without a plan."""
         return replace(super().sizes, smooth=0 if self.smooth == AUTO else self.smooth)
 
     @property

@@ -23,7 +23,7 @@ from scipy.sparse.linalg import LinearOperator, cg
 from models.machine import memory
 from models.machine.backend import jt
 from models.mesh import remesh
-from models.mesh.clean import normals_of, vertex_normals
+from models.mesh.clean import face_areas, normals_of, vertex_normals
 from models.mesh.grey_photographs import EDGE, GreyPhotographs, edge_of, pixel_size
 from models.mesh.visibility import Visibility, dots, lengths
 from models.ops.agreement import NOISE, Agreement, agreement
@@ -38,6 +38,7 @@ ROUNDS = ((0, 1.0), (0, 0.6), (1, 0.7), (1, 0.5), (1, 0.4))
 BENDING, CONTINUED = 0.7, 5.0  # weight of the square of the change's Laplacian, and where evidence is missing
 LAST = ROUNDS[-1][0]
 TEXTURE, WINDOW = 4.0, 9  # least variance relative to that of noise, and the side of its square, pixels
+BESIDE = 8  # edges around texture
 PATCH = 24  # most vertices of a patch, which consists of neighbours and theirs
 AT_ONCE = 2**16  # vertices of which photographs and patches are found at a time
 LEAST_SCORE, SURE_SCORE = 0.5, 1.0  # of a best offset without confidence, and with all
@@ -179,11 +180,14 @@ def _chosen(
 
 
 def _halved(state: _State, mesh: trimesh.Trimesh, photographs: GreyPhotographs) -> _State:
-    """The state with edges halved where the photographs show texture.
+    """The state with edges halved where the photographs show texture, and as far around as changes continue.
 
     The new vertices are placed on `mesh`, with the mean change of their ends.
     """
-    faces, ends = remesh.divided(state.faces, _has_texture(state, photographs))
+    is_fine = _has_texture(state, photographs)
+    for _ in range(BESIDE):
+        is_fine = state.beside @ is_fine + is_fine > 0
+    faces, ends = remesh.divided(state.faces, is_fine)
     base = np.concatenate([state.base, remesh.onto(mesh, state.base[ends].mean(axis=1))])
     change, pixel = (np.concatenate([value, value[ends].mean(axis=1)]) for value in (state.change, state.pixel))
     views = np.concatenate([state.views, state.views[ends[:, 0]]])
@@ -324,10 +328,14 @@ def _judged(
     known = (before > -1) & (after > -1)
     if not known.any():
         return 0.0, 0.0, None
-    without, with_all = (float(value[known].mean()) for value in (before, after))
+    areas = np.repeat(face_areas(trimesh.Trimesh(state.base, state.faces, process=False)), 3)
+    shares = known * np.bincount(state.faces.ravel(), areas, len(known))
+    without, with_all = (float(np.average(value, weights=shares)) for value in (before, after))
     if with_all - without < WORTH:
         return without, with_all, None
-    if edge_of(mesh, len(mesh.vertices)) < EDGE * pixel_size(mesh, state.photographs.cameras):  # it is finer than those
+    if edge_of(mesh, len(mesh.vertices)) < EDGE * pixel_size(
+        mesh, state.photographs.cameras
+    ):  # finer than the photographs
         return without, with_all, (np.asarray(mesh.vertices), _carried(state, mesh), np.asarray(mesh.faces))
     return without, with_all, (state.base, state.change, state.faces)
 

@@ -145,8 +145,12 @@ def decide_fast_neus(
 
 def decide_smooth(conf: FastNeuSConfig, earlier: EarlierPlan) -> Decision:
     """How many levels of a grid are smooth: those of the start, whose large cells would leave creases."""
-    choice, first = getattr(conf.block(conf.surface), "smooth", 0), conf.packed.first_levels
-    return decided(f"model.{conf.surface}.smooth", choice, lambda: (first, "those of the start"), earlier.smooth)
+    surface, first = conf.block(conf.surface), conf.packed.first_levels
+    if not hasattr(surface, "smooth"):
+        return Decision(0)
+    return decided(
+        f"model.{conf.surface}.smooth", surface.smooth, lambda: (first, "those of the start"), earlier.smooth
+    )
 
 
 def decide_region(choice: str, measured: Measurements, earlier: EarlierPlan) -> Decision:

@@ -144,7 +144,7 @@ def build_neus(
 ) -> PackedSurfaceModel:
     """A `PackedSurfaceModel` of the conf: inside masks, or open with a background."""
     surface = conf.block(conf.surface)
-    if plan.smooth.value:
+    if hasattr(surface, "smooth"):  # a grid
         surface = replace(surface, smooth=plan.smooth.value)
     sdf = SURFACES[conf.surface].build(surface, generator)
     sdf.begin_with_sphere(plan.radius, is_inverted=plan.is_interior)

@@ -2,10 +2,20 @@
 #pragma once
 #include <cstdint>
 
+#include "device.h"
+
 namespace neus {
 
 constexpr int CORNERS = 8;
 constexpr uint32_t HASH_Y = 2654435761u, HASH_Z = 805459861u;  // arXiv 2201.05989, eq. 4; the factor of x is 1
+
+constexpr float STEEPEST = 1.5f;  // derivative of `smooth` in the middle of a cell
+
+// A weight that rises from 0 to 1 as its derivative does from 0 and back: no crease between cells.
+__device__ inline void smooth(float &share, float &scale) {
+    scale *= 6.f * share * (1.f - share);
+    share *= share * (3.f - 2.f * share);
+}
 
 struct Level {
     int resolution;

@@ -64,9 +64,9 @@ inline void locate(const Level &level, const float *points, Cells &cells) {
             const float inside = std::min(std::max(from[r], -1.f), 1.f), place = (inside + 1.f) * half;
             const int lowest = std::max(std::min((int)place, last), 0);  // valid for any point, NaN included
             cell[axis][r] = lowest;
-            const float u = place - lowest;
-            share[r] = level.smooth ? u * u * (3.f - 2.f * u) : u;
-            scale[r] = inside == from[r] ? (level.smooth ? 6.f * u * (1.f - u) * half : half) : 0.f;
+            share[r] = place - lowest;
+            scale[r] = inside == from[r] ? half : 0.f;
+            if (level.smooth) smooth(share[r], scale[r]);
         }
         for (int r = 0; r < BLOCK; r++)
             for (int f = 0; f < FEATURES; f++) {

@@ -44,9 +44,9 @@ struct Cell {
             const float inside = fminf(fmaxf(point[axis], -1.f), 1.f), place = __fmul_rn(inside + 1.f, half);
             const int last = level.resolution - 1, lowest = (int)place < last ? (int)place : last;
             first[axis] = lowest > 0 ? lowest : 0;  // valid for any point, NaN included
-            const float u = place - first[axis];
-            share[axis] = level.smooth ? u * u * (3.f - 2.f * u) : u;
-            scale[axis] = inside == point[axis] ? (level.smooth ? 6.f * u * (1.f - u) * half : half) : 0.f;
+            share[axis] = place - first[axis];
+            scale[axis] = inside == point[axis] ? half : 0.f;
+            if (level.smooth) smooth(share[axis], scale[axis]);
         }
         for (int c = 0; c < CORNERS; c++) {
             const uint32_t x = first[0] + (c & 1), y = first[1] + (c >> 1 & 1), z = first[2] + (c >> 2);
@@ -105,8 +105,8 @@ struct Scattered {
         float sum = fabsf(features[r * stride + l * FEATURES + f]);
         if (!push) return sum;
         const float reach = fabsf(push[r * 3]) + fabsf(push[r * 3 + 1]) + fabsf(push[r * 3 + 2]);
-        const float steepest = grid.level[l].smooth ? 1.5f : 1.f;  // derivative of a weight within a cell
-        return sum + fabsf(pull[r * stride_pull + l * FEATURES + f]) * reach * steepest * (0.5f * grid.level[l].resolution);
+        const float scale = (grid.level[l].smooth ? STEEPEST : 1.f) * (0.5f * grid.level[l].resolution);
+        return sum + fabsf(pull[r * stride_pull + l * FEATURES + f]) * reach * scale;
     }
 };
 

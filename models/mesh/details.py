@@ -333,9 +333,8 @@ def _judged(
     without, with_all = (float(np.average(value, weights=shares)) for value in (before, after))
     if with_all - without < WORTH:
         return without, with_all, None
-    if edge_of(mesh, len(mesh.vertices)) < EDGE * pixel_size(
-        mesh, state.photographs.cameras
-    ):  # finer than the photographs
+    edge = EDGE * pixel_size(mesh, state.photographs.cameras)
+    if edge_of(mesh, len(mesh.vertices)) < edge:  # it is finer than the photographs
         return without, with_all, (np.asarray(mesh.vertices), _carried(state, mesh), np.asarray(mesh.faces))
     return without, with_all, (state.base, state.change, state.faces)
 

@@ -148,9 +148,8 @@ def decide_smooth(conf: FastNeuSConfig, earlier: EarlierPlan) -> Decision:
     surface, first = conf.block(conf.surface), conf.packed.first_levels
     if not hasattr(surface, "smooth"):
         return Decision(0)
-    return decided(
-        f"model.{conf.surface}.smooth", surface.smooth, lambda: (first, "those of the start"), earlier.smooth
-    )
+    key = f"model.{conf.surface}.smooth"
+    return decided(key, surface.smooth, lambda: (first, "those of the start"), earlier.smooth)
 
 
 def decide_region(choice: str, measured: Measurements, earlier: EarlierPlan) -> Decision:

@@ -14,9 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from data.errors import UserError
-from models.config.blocks import TrainConfig
+from models.config.blocks import LARGEST_LEVELS, TrainConfig
 from models.config.strict import AUTO, Auto
-from models.fields.conf import LARGEST_LEVELS
 
 PLAN_KEY = "plan"  # in the state of a checkpoint, and in metrics.json
 OLD = ("patches", "curvature")  # decisions in checkpoints of the version before
@@ -161,10 +160,7 @@ def decided(key: str, choice: Any, find: Callable[[], tuple[Any, str]], earlier:
 
 
 def plan_from_state(values: Mapping[str, Any]) -> TrainingPlan:
-    """The inverse of `TrainingPlan.state`; raises TypeError, ValueError or AttributeError for other values.
-
-    A checkpoint with such values is rejected when it is read.
-    """
+    """The inverse of `TrainingPlan.state`; raises TypeError, ValueError or AttributeError for other values."""
     named: dict[str, Any] = {
         name: Decision(**one) if isinstance(one, Mapping) else one for name, one in values.items() if name not in OLD
     }

@@ -13,7 +13,7 @@ from models.config.strict import AUTO, LEAST_RATE, Auto, ConfigError, every, lim
 if TYPE_CHECKING:
     import numpy as np
 
-MOST_NEIGHBOURS = 32  # of a photograph
+MOST_NEIGHBOURS, LARGEST_LEVELS = 32, 32  # of a photograph, and of a feature grid
 EXPOSURE = "exposure"  # name of the network in checkpoints
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from data.cameras import SPAN_LENGTH
+from models.config.blocks import LARGEST_LEVELS
 from models.config.strict import AUTO, Auto, ConfigError, every, limits, share
-from models.fields.conf import LARGEST_LEVELS
 from models.ops.sizes import BACKGROUND_RADIUS
 
 MOST_SAMPLES = 2**16  # per ray; a few such rays would exceed the memory

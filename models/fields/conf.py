@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from models.config.blocks import LARGEST_LEVELS
 from models.config.strict import AUTO, Auto, ConfigError, excerpt, limits
 from models.ops.sizes import FEATURES, GridSizes, encoding_width, grid_sizes
 
@@ -20,7 +21,6 @@ NERF, DENSITY_GRID = "nerf", "density_grid"
 MAX_FREQUENCIES = 24  # float32 has 24 significant bits: further octaves of an encoding are noise
 MAX_LAYERS = 30  # of a network: the native network stores its skips as the bits of a 32-bit integer
 MAX_LOG2_ROWS = 24  # per level: 2^24 rows of a float32 pair are 128 MiB, and seven times that in training
-LARGEST_LEVELS = 32  # of a feature grid
 FINEST_CELLS = 2**16  # per side of a level: float32 then places a point to a 256th of a cell
 LARGEST_INIT_VAL = 1.38  # inv_s = exp(10 * value) is clamped at 1e-6 and 1e6, and has no gradient there
 MAX_WIDTH = 2**13  # of a layer: 256 MiB of weights between two such layers, and seven times that in training

@@ -184,9 +184,9 @@ def _halved(state: _State, mesh: trimesh.Trimesh, photographs: GreyPhotographs) 
 
     The new vertices are placed on `mesh`, with the mean change of their ends.
     """
-    is_fine = _has_texture(state, photographs)
+    is_fine, ring = _has_texture(state, photographs), _ring(state.beside)
     for _ in range(BESIDE):
-        is_fine = state.beside @ is_fine + is_fine > 0
+        is_fine = ring @ is_fine > 0
     faces, ends = remesh.divided(state.faces, is_fine)
     base = np.concatenate([state.base, remesh.onto(mesh, state.base[ends].mean(axis=1))])
     change, pixel = (np.concatenate([value, value[ends].mean(axis=1)]) for value in (state.change, state.pixel))
